@@ -62,7 +62,7 @@ const CLASSES_AT_ONCE: usize = 10;
 /// The controller. Classes are looked at beside each other: one whose calls hang holds up no other.
 pub struct Controller {
     steps: Steps,
-    known: HashMap<String, Known>,
+    known: HashMap<String, KnownClass>,
     /// Looks that have not ended, and the classes by their tasks.
     looks: JoinSet<Look>,
     under_way: HashMap<tokio::task::Id, String>,
@@ -72,13 +72,13 @@ pub struct Controller {
 /// A look at a class that has ended.
 struct Look {
     name: String,
-    known: Known,
+    known: KnownClass,
     result: Result<(), String>,
 }
 
 /// What is known of a class.
 #[derive(Default)]
-struct Known {
+struct KnownClass {
     /// UID of the class: one that was made again under its name is another one.
     uid: Option<String>,
     observed: Observed,
@@ -136,7 +136,7 @@ impl Controller {
         let is_due = |due: i64| {
             due <= now + NEW_PROFILE_RETRY_SECONDS && due > now - CLASS_POLL.as_secs() as i64
         };
-        let awaits_profile = |known: &Known| {
+        let awaits_profile = |known: &KnownClass| {
             matches!(known.observed.probe, Some(Probe::NoProfileYet(_)))
                 && known.due.next(Part::Validation).is_some_and(is_due)
         };
@@ -172,12 +172,13 @@ impl Controller {
             }
             let before = self.known.remove(&name);
             let uid = &class.metadata.uid;
-            let mut known = before
-                .filter(|known| known.uid == *uid)
-                .unwrap_or_else(|| Known {
-                    uid: uid.clone(),
-                    ..Known::default()
-                });
+            let mut known =
+                before
+                    .filter(|known| known.uid == *uid)
+                    .unwrap_or_else(|| KnownClass {
+                        uid: uid.clone(),
+                        ..KnownClass::default()
+                    });
             let (steps, class) = (self.steps.clone(), class.clone());
             let task = self.looks.spawn(async move {
                 let _turn = steps.turns.acquire().await;
@@ -245,7 +246,7 @@ struct Steps {
 }
 
 impl Steps {
-    async fn reconcile(&self, class: &EC2NodeClass, known: &mut Known) -> Result<(), String> {
+    async fn reconcile(&self, class: &EC2NodeClass, known: &mut KnownClass) -> Result<(), String> {
         if self.write_metadata(class).await? {
             // Written: the next look has the new version.
             return Ok(());
@@ -444,7 +445,7 @@ impl Steps {
     }
 
     /// A class that is being deleted.
-    async fn end(&self, class: &EC2NodeClass, known: &mut Known) -> Result<(), String> {
+    async fn end(&self, class: &EC2NodeClass, known: &mut KnownClass) -> Result<(), String> {
         let held = class.metadata.finalizers.clone().unwrap_or_default();
         let now = self.provider.now();
         if !held.iter().any(|one| one == FINALIZER) || known.cleans > now {
@@ -511,7 +512,7 @@ impl Steps {
 }
 
 /// How long until a launch is tried again, in seconds.
-fn next_probe(probe: &Probe, known: &mut Known) -> i64 {
+fn next_probe(probe: &Probe, known: &mut KnownClass) -> i64 {
     let pace = PACE.iter().find(|(part, _)| *part == Part::Validation);
     match probe {
         Probe::NoProfileYet(_) if known.later < NEW_PROFILE_RETRIES => {
@@ -537,7 +538,7 @@ fn next_probe(probe: &Probe, known: &mut Known) -> i64 {
 
 /// Whether a launch should be tried: all that it needs is there, and the last try was long ago or
 /// of something else.
-fn may_be_tried(next: &EC2NodeClassStatus, valid: bool, known: &mut Known, now: i64) -> bool {
+fn may_be_tried(next: &EC2NodeClassStatus, valid: bool, known: &mut KnownClass, now: i64) -> bool {
     use longshore_api::crd::{ConditionStatus, condition};
     let needed = [
         "AMIsReady",
@@ -568,7 +569,7 @@ mod tests {
 
     #[test]
     fn a_profile_that_ec2_does_not_see_yet_is_tried_again_soon() {
-        let mut known = Known::default();
+        let mut known = KnownClass::default();
         let mut wait = |probe: Probe| next_probe(&probe, &mut known);
         let not_yet = || Probe::NoProfileYet(String::new());
         let soon: Vec<i64> = (0..NEW_PROFILE_RETRIES).map(|_| wait(not_yet())).collect();

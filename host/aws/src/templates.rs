@@ -12,11 +12,11 @@ pub const IDLE_SECONDS: i64 = 300;
 
 /// Names of templates that exist, and when each was used last.
 #[derive(Clone, Debug, Default)]
-pub struct Known {
+pub struct KnownTemplates {
     by_name: HashMap<String, i64>,
 }
 
-impl Known {
+impl KnownTemplates {
     /// Whether a template exists; it counts as used.
     pub fn uses(&mut self, name: &str, now: i64) -> bool {
         match self.by_name.get_mut(name) {
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn a_template_goes_when_no_launch_has_used_it_for_long() {
-        let mut known = Known::default();
+        let mut known = KnownTemplates::default();
         known.add("a", 0);
         known.add("b", 0);
         assert!(known.uses("a", 200) && !known.uses("c", 200));

@@ -18,6 +18,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 pub use error::{CloudError, Shortage};
+pub use longshore_api::crd::{Operator, Taint};
 pub use offering::{OfferingName, UNAVAILABLE_SECONDS};
 pub use repair::{RebootError, RepairAction, RepairPolicy};
 
@@ -126,7 +127,8 @@ pub trait CloudProvider: Send + Sync {
     async fn list(&self) -> Result<Vec<Arc<Instance>>, CloudError>;
 }
 
-/// What an instance is made for: a NodeClaim, as plain data.
+/// What an instance is made for: a NodeClaim, as plain data. Taints and operators are the NodeClaim's
+/// own types.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Launch {
     /// Name of the NodeClaim.
@@ -240,38 +242,6 @@ impl Requirement {
             Operator::Lte => compared(i64::le),
         }
     }
-}
-
-/// How a label's value relates to a requirement's values.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Operator {
-    /// It is one of them.
-    In,
-    /// It is none of them, or there is no label.
-    NotIn,
-    /// There is a label.
-    Exists,
-    /// There is no label.
-    DoesNotExist,
-    /// It is a greater whole number.
-    Gt,
-    /// It is a smaller one.
-    Lt,
-    /// It is not smaller.
-    Gte,
-    /// It is not greater.
-    Lte,
-}
-
-/// A taint of a node: pods without a toleration stay away.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Taint {
-    /// Label-like key, such as `example.com/gpu`.
-    pub key: String,
-    /// Value, empty for none.
-    pub value: String,
-    /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
-    pub effect: String,
 }
 
 /// An instance that the cloud has or had.

@@ -183,7 +183,7 @@ fn untried_pods(world: &ClusterObjects, source: &str, problems: &mut Diagnostics
         format!("{namespace}/{}", pod.name)
     };
     // Of a pod that cannot be read something is said already.
-    let told: BTreeSet<String> = problems
+    let unreadable: BTreeSet<String> = problems
         .list
         .iter()
         .filter(|problem| problem.kind == "Pod")
@@ -192,7 +192,7 @@ fn untried_pods(world: &ClusterObjects, source: &str, problems: &mut Diagnostics
     let untried = world
         .pods
         .iter()
-        .filter(|pod| is_untried(pod) && !told.contains(&name_of(pod)));
+        .filter(|pod| is_untried(pod) && !unreadable.contains(&name_of(pod)));
     let (gated, untried): (Vec<&Pod>, Vec<&Pod>) = untried.partition(|pod| pod.gated);
     let others = |pods: &[&Pod]| match pods.len() - 1 {
         0 => String::new(),

@@ -12,7 +12,7 @@ use longshore_api::kinds::Kind;
 use longshore_journal::messages::{self, ChangeKind};
 use longshore_journal::read::{Item, Reader};
 use longshore_journal::record::{Observed, Record, What};
-use longshore_journal::round::{Outcome, Round};
+use longshore_journal::round::{Round, RoundOutcome};
 use longshore_live::error::Failure;
 
 /// Prints what happened.
@@ -247,11 +247,11 @@ fn has(observed: &Observed, pattern: &str) -> bool {
 
 fn round_has(round: &Round, pattern: &str) -> bool {
     let parts = match &round.outcome {
-        Outcome::Decided(summary) => summary
+        RoundOutcome::Decided(summary) => summary
             .parts
             .iter()
             .any(|part| part.words.to_lowercase().contains(pattern)),
-        Outcome::Rejected(why) => why.to_lowercase().contains(pattern),
+        RoundOutcome::Rejected(why) => why.to_lowercase().contains(pattern),
     };
     parts || messages::round(round).to_lowercase().contains(pattern)
 }

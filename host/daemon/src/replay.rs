@@ -34,7 +34,7 @@ use longshore_journal::look::Look;
 use longshore_journal::messages;
 use longshore_journal::read::{Item, Reader};
 use longshore_journal::record::Record;
-use longshore_journal::round::{Outcome, Round, Summary};
+use longshore_journal::round::{Round, RoundOutcome, Summary};
 use longshore_live::error::Failure;
 use longshore_report::decision::Decision;
 use recorded::{RecordedAnswers, RecordedPolicies, Scorer};
@@ -305,7 +305,7 @@ impl Replay {
             None => plan(&snapshot, &policies, options),
         };
         reasons.extend(policies.reasons());
-        if let Outcome::Decided(summary) = &outcome {
+        if let RoundOutcome::Decided(summary) = &outcome {
             self.verdict.digests.push(summary.digest.clone());
         }
         match difference(&round.outcome, &outcome) {
@@ -330,13 +330,13 @@ impl Replay {
     }
 }
 
-fn plan(snapshot: &Snapshot, policies: &dyn Policies, options: planner::Options) -> Outcome {
+fn plan(snapshot: &Snapshot, policies: &dyn Policies, options: planner::Options) -> RoundOutcome {
     match planner::plan(snapshot, policies, options) {
-        Ok(plan) => Outcome::Decided(Summary::new(
+        Ok(plan) => RoundOutcome::Decided(Summary::new(
             &Decision::new(snapshot, &plan),
             snapshot.pending.len(),
         )),
-        Err(rejected) => Outcome::Rejected(format!("{:?}", rejected.violations)),
+        Err(rejected) => RoundOutcome::Rejected(format!("{:?}", rejected.violations)),
     }
 }
 
@@ -346,20 +346,20 @@ fn look_again(
     policies: &RecordedAnswers<'_>,
     look: &Look,
     seed: u64,
-) -> Outcome {
+) -> RoundOutcome {
     let round = checked::round(snapshot, policies, look.options(seed), Stop::never());
-    Outcome::Decided(Summary::of_look(snapshot, &round))
+    RoundOutcome::Decided(Summary::of_look(snapshot, &round))
 }
 
 /// The first difference between two outcomes.
-fn difference(recorded: &Outcome, replayed: &Outcome) -> Option<(String, String)> {
-    let words = |outcome: &Outcome| match outcome {
-        Outcome::Decided(summary) => format!("a plan with {} nodes to buy", summary.claims),
-        Outcome::Rejected(why) => format!("a plan that breaks a rule: {why}"),
+fn difference(recorded: &RoundOutcome, replayed: &RoundOutcome) -> Option<(String, String)> {
+    let words = |outcome: &RoundOutcome| match outcome {
+        RoundOutcome::Decided(summary) => format!("a plan with {} nodes to buy", summary.claims),
+        RoundOutcome::Rejected(why) => format!("a plan that breaks a rule: {why}"),
     };
     match (recorded, replayed) {
-        (Outcome::Decided(a), Outcome::Decided(b)) => a.difference(b),
-        (Outcome::Rejected(a), Outcome::Rejected(b)) if a == b => None,
+        (RoundOutcome::Decided(a), RoundOutcome::Decided(b)) => a.difference(b),
+        (RoundOutcome::Rejected(a), RoundOutcome::Rejected(b)) if a == b => None,
         (a, b) => Some((words(a), words(b))),
     }
 }

@@ -9,6 +9,16 @@ pub use nodes::{Node, Rendered, nodes, read_nodes};
 
 use crate::nodeclass::{Ami, AmiFamily, AmiSelectorTerm};
 
+/// A taint of a NodePool or a NodeClaim as user data has it: nodes are not told when it was added.
+pub fn taint(taint: &longshore_api::crd::Taint) -> Taint {
+    Taint {
+        key: taint.key.clone(),
+        value: taint.value.clone(),
+        effect: taint.effect.as_str().to_owned(),
+        time_added: None,
+    }
+}
+
 impl From<AmiFamily> for Family {
     fn from(family: AmiFamily) -> Self {
         match family {

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::chance::draw;
 use crate::time::Time;
-use crate::world::{Account, Instance, State, World};
+use crate::world::{Account, Instance, InstanceState, World};
 
 /// A Node that would register.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -61,7 +61,7 @@ pub enum NotJoining {
 /// # Errors
 /// Why it does not join, or not yet.
 pub fn join(world: &World, instance: &Instance, now: Time) -> Result<Joining, NotJoining> {
-    if instance.state != State::Running {
+    if instance.state != InstanceState::Running {
         return Err(NotJoining::NotRunning(instance.state.name()));
     }
     let ready = boots_until(world, instance);

@@ -26,7 +26,7 @@ use crate::wire::Reply;
 use account::Tags;
 pub use account::{Account, Settings};
 pub use file::WorldError;
-pub use instance::{CapacityType, Instance, State};
+pub use instance::{CapacityType, Instance, InstanceState};
 use ledger::Ledger;
 use pools::Pools;
 use profile::Profile;

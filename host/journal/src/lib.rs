@@ -60,7 +60,7 @@ use longshore_api::kinds::Kind;
 use longshore_report::decision::{Decision, pod_name};
 use look::Look;
 use record::{Began, Observed, What};
-use round::{Answer, Outcome, RecordedConfig, RecordedEffort, Round, Short, Summary, Version};
+use round::{Answer, RecordedConfig, RecordedEffort, Round, RoundOutcome, Short, Summary, Version};
 use writer::Queue;
 
 /// Why no journal can be kept.
@@ -292,11 +292,11 @@ impl Journal {
             Box::new(move || {
                 note.pods(&snapshot);
                 note.outcome = match plan {
-                    Ok(plan) => Outcome::Decided(Summary::new(
+                    Ok(plan) => RoundOutcome::Decided(Summary::new(
                         &Decision::new(&snapshot, &plan),
                         snapshot.pending.len(),
                     )),
-                    Err(why) => Outcome::Rejected(why),
+                    Err(why) => RoundOutcome::Rejected(why),
                 };
                 note
             }),
@@ -353,7 +353,7 @@ impl Journal {
             size_of(&snapshot),
             Box::new(move || {
                 note.pods(&snapshot);
-                note.outcome = Outcome::Decided(Summary::of_look(&snapshot, &found));
+                note.outcome = RoundOutcome::Decided(Summary::of_look(&snapshot, &found));
                 note
             }),
         );

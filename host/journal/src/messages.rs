@@ -7,7 +7,7 @@ use longshore_core::plan::Effort;
 
 use super::judged::Counted;
 use super::look::BEFORE_FIRST_LOOK;
-use super::round::{Outcome, RecordedEffort, Round};
+use super::round::{RecordedEffort, Round, RoundOutcome};
 use super::segment::End;
 use longshore_api::kinds::Kind;
 use longshore_report::count;
@@ -221,10 +221,10 @@ pub fn round(round: &Round) -> String {
     };
     let name = name_of(*number);
     let summary = match outcome {
-        Outcome::Rejected(why) => {
+        RoundOutcome::Rejected(why) => {
             return format!("{name}: plan rejected by check: {why}");
         }
-        Outcome::Decided(summary) => summary,
+        RoundOutcome::Decided(summary) => summary,
     };
     let by = answered_by(round);
     if round.look.as_ref().is_some_and(|look| look.same) {
@@ -422,7 +422,7 @@ mod tests {
 
     #[test]
     fn what_was_observed_is_told_in_a_line() {
-        let told = |kind, what: What, came| {
+        let line = |kind, what: What, came| {
             observed(
                 &Observed {
                     time: 0,
@@ -437,21 +437,21 @@ mod tests {
         let pod = r#"{"metadata":{"name":"a","namespace":"shop"},"status":{"phase":"Pending",
             "conditions":[{"type":"PodScheduled","status":"False","reason":"Unschedulable"}]}}"#;
         assert_eq!(
-            told(Kind::Pod, What::Upsert(pod.into()), ChangeKind::Added),
+            line(Kind::Pod, What::Upsert(pod.into()), ChangeKind::Added),
             "pod shop/a added: Pending, Unschedulable"
         );
         assert_eq!(
-            told(Kind::Pod, What::Remove(pod.into()), ChangeKind::Changed),
+            line(Kind::Pod, What::Remove(pod.into()), ChangeKind::Changed),
             "pod shop/a removed"
         );
         let node = r#"{"metadata":{"name":"n1","deletionTimestamp":"2026-11-01T00:00:00Z"},"spec":{"taints":[{"key":"t"}]},
             "status":{"conditions":[{"type":"Ready","status":"False"}]}}"#;
         assert_eq!(
-            told(Kind::Node, What::Upsert(node.into()), ChangeKind::Changed),
+            line(Kind::Node, What::Upsert(node.into()), ChangeKind::Changed),
             "node n1 changed: not ready, taint t, ending since 2026-11-01T00:00:00Z"
         );
         assert_eq!(
-            told(Kind::Pod, What::End, ChangeKind::Known),
+            line(Kind::Pod, What::End, ChangeKind::Known),
             "list of pods is complete"
         );
         assert_eq!(time(1_793_491_200_007), "2026-11-01T00:00:00.007Z");

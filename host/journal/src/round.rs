@@ -66,7 +66,7 @@ pub struct Round {
     /// What went into it that is not written down, in words. A replay can differ by it.
     pub missing: Vec<String>,
     /// The result.
-    pub outcome: Outcome,
+    pub outcome: RoundOutcome,
     /// Milliseconds of deciding.
     pub milliseconds: u64,
     /// The time limit was reached: the plan is that of this effort, regardless of `how`.
@@ -247,16 +247,16 @@ pub struct Answer {
 
 /// The result of a round.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Outcome {
+pub enum RoundOutcome {
     /// A plan.
     Decided(Summary),
     /// A plan that broke a rule and was dropped.
     Rejected(String),
 }
 
-impl Default for Outcome {
+impl Default for RoundOutcome {
     fn default() -> Self {
-        Outcome::Decided(Summary::default())
+        RoundOutcome::Decided(Summary::default())
     }
 }
 
@@ -622,15 +622,19 @@ mod tests {
         };
         let a = summary("1", vec![part("x", "1"), part("y", "1")]);
         assert_eq!(a.difference(&a), None);
-        let told = |b: Vec<Part>| a.difference(&summary("2", b)).unwrap();
+        let difference = |b: Vec<Part>| a.difference(&summary("2", b)).unwrap();
         assert_eq!(
-            told(vec![part("x", "1"), part("z", "2")]),
+            difference(vec![part("x", "1"), part("z", "2")]),
             ("y".into(), "z".into())
         );
         assert_eq!(
-            told(vec![part("x", "1")]),
+            difference(vec![part("x", "1")]),
             ("y".into(), "nothing more".into())
         );
-        assert!(told(vec![part("x", "2")]).1.starts_with("x (with other"));
+        assert!(
+            difference(vec![part("x", "2")])
+                .1
+                .starts_with("x (with other")
+        );
     }
 }

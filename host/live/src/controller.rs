@@ -58,7 +58,7 @@ use crate::observe::watch::Observed;
 use crate::policies::Trouble;
 use crate::process::heap;
 use crate::process::mutants::mutant;
-use crate::process::step_error::Outcome;
+use crate::process::step_error::StepOutcome;
 use crate::serve::explain_requests::ExplainRequests;
 use crate::serve::http::{Query, SharedBoard};
 use crate::status::parts;
@@ -71,7 +71,7 @@ use purchases::Purchases;
 
 /// What tasks report.
 enum Done {
-    Step(WorkItem, Outcome),
+    Step(WorkItem, StepOutcome),
     Round(Box<Round>),
     RoundPanicked,
     /// Claims that were written, how many could not be, and whether some were left out because the

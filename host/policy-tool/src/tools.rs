@@ -1,9 +1,15 @@
-//! Tools of languages: found, or named with the command that installs them.
+//! Tools of languages: found, or named with the command that installs them. `cargo xtask` has this
+//! file, too (`xtask/src/guests.rs`).
 
 use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
+
+/// How to get a C compiler for policies.
+pub const NO_C_COMPILER: &str = "no C compiler for wasm32-wasi; install one: apt-get install \
+    clang-19 lld-19 libclang-rt-19-dev-wasm32 wasi-libc, or pip install ziglang, or wasi-sdk with \
+    WASI_SDK_PATH";
 
 /// Runs a command; its output is in the error if it fails.
 pub fn run(command: &mut Command) -> Result<()> {
@@ -52,8 +58,5 @@ pub fn c_compiler() -> Result<Command> {
         command.args(["-m", "ziglang", "cc", "-target", "wasm32-wasi"]);
         return Ok(command);
     }
-    bail!(
-        "no C compiler for wasm32-wasi; install one: apt-get install clang-19 lld-19 \
-         libclang-rt-19-dev-wasm32 wasi-libc, or pip install ziglang, or wasi-sdk with WASI_SDK_PATH"
-    )
+    bail!(NO_C_COMPILER)
 }

@@ -17,7 +17,7 @@ use wasmtime::{Store, Trap, WasmBacktrace};
 use crate::bootstrap::functions::BootFunctions;
 use crate::engine::{Limits, TICK, ticks};
 use crate::guest_text::{MAX_ERROR_CHARS, cut};
-use crate::imports::state::{Message, State, TooManyCalls};
+use crate::imports::state::{Message, StoreData, TooManyCalls};
 use crate::kept::{KeptAnswers, RawScores, Reads};
 use crate::limiter::{CORE_INSTANCES, MEMORIES, TABLES, TooMuchMemory};
 use crate::loaded::Loaded;
@@ -29,7 +29,7 @@ use scores::{RawPool, checked_costs, checked_pools};
 
 /// An instance of a policy.
 pub(crate) struct Instance {
-    store: Store<State>,
+    store: Store<StoreData>,
     limits: Limits,
     budget: Budget,
     /// The most that a call used, since last asked.
@@ -53,7 +53,7 @@ impl Instance {
     /// As [`Instance::new`], with a budget for that and all calls.
     pub fn within(loaded: &Loaded, mut budget: Budget) -> Result<Self, CallError> {
         let limits = loaded.limits;
-        let state = State {
+        let state = StoreData {
             request: loaded.nothing.clone(),
             reads: Reads::default(),
             visible: loaded.visible.clone(),
@@ -75,7 +75,7 @@ impl Instance {
             .map_err(|error| failure("instantiate", &error, &store, &limits, 0))?;
         let begun = Instant::now();
         let made = loaded.pre.instantiate(&mut store).and_then(|instance| {
-            let function = |store: &mut Store<State>, index| {
+            let function = |store: &mut Store<StoreData>, index| {
                 instance
                     .get_func(store, index)
                     .ok_or_else(|| wasmtime::Error::msg("an export is not a function"))
@@ -167,9 +167,9 @@ impl Instance {
         };
         self.has_signals("score")?;
         let mut cost = self.ask("score", score, rows)?;
-        checked_costs(&mut cost, rows).map_err(|problem| CallError::Answer {
+        checked_costs(&mut cost, rows).map_err(|fault| CallError::Costs {
             asked: "score",
-            problem,
+            fault,
         })?;
         let pools = match self.pools {
             Some(pools) => self.ask("pools", pools, rows)?,
@@ -185,7 +185,7 @@ impl Instance {
 
     /// Fails where a signal that the policy requires is not there, or too old.
     fn has_signals(&self, asked: &'static str) -> Result<(), CallError> {
-        let State {
+        let StoreData {
             request, visible, ..
         } = self.store.data();
         match visible.lacks(&request.signals, request.now) {
@@ -208,7 +208,7 @@ impl Instance {
     }
 
     /// What it offers as a bootstrap policy, and its data.
-    pub fn boot(&mut self) -> (Option<BootFunctions>, &mut State) {
+    pub fn boot(&mut self) -> (Option<BootFunctions>, &mut StoreData) {
         (self.boot, self.store.data_mut())
     }
 
@@ -293,7 +293,7 @@ impl Instance {
 
 impl Budget {
     /// Takes off what a call has used.
-    fn spend(&mut self, store: &Store<State>, limits: &Limits, rows: usize, begun: Instant) {
+    fn spend(&mut self, store: &Store<StoreData>, limits: &Limits, rows: usize, begun: Instant) {
         let given = limits.fuel_for(rows).min(self.fuel);
         let used = given.saturating_sub(store.get_fuel().unwrap_or(0));
         self.fuel = self.fuel.saturating_sub(used);
@@ -322,7 +322,7 @@ impl Budget {
 
 /// Fills up what one call may use.
 fn allow(
-    store: &mut Store<State>,
+    store: &mut Store<StoreData>,
     limits: &Limits,
     budget: &Budget,
     rows: usize,
@@ -343,7 +343,7 @@ fn allow(
 fn failure(
     asked: &'static str,
     error: &wasmtime::Error,
-    store: &Store<State>,
+    store: &Store<StoreData>,
     limits: &Limits,
     rows: usize,
 ) -> CallError {

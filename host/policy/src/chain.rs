@@ -62,6 +62,7 @@ pub struct WasmPolicies {
     judges: Arc<Judges>,
 }
 
+#[derive(Default)]
 struct Inner {
     scorers: Vec<Versions>,
     columns: Option<CachedColumns>,
@@ -79,6 +80,21 @@ struct Inner {
     /// The requests of this round, and of the last round that had any.
     requests: Vec<ScoreRequest>,
     previous_requests: Vec<ScoreRequest>,
+}
+
+impl Inner {
+    /// The same knowledge of the cluster, with other versions that nothing was asked of yet.
+    fn with(&self, scorers: Vec<Versions>) -> Inner {
+        Inner {
+            scorers,
+            columns: self.columns.clone(),
+            signals: self.signals.clone(),
+            pools: self.pools.clone(),
+            now: self.now,
+            held: self.held.clone(),
+            ..Inner::default()
+        }
+    }
 }
 
 /// Columns and their source.
@@ -140,30 +156,13 @@ impl Host {
         let scorers = places.iter().map(scorer).collect();
         let inner = match before {
             Some(old) => Inner {
-                scorers,
-                columns: old.columns.clone(),
-                signals: old.signals.clone(),
-                pools: old.pools.clone(),
-                now: old.now,
-                held: old.held.clone(),
-                reports: Vec::new(),
-                answered: Vec::new(),
-                last: BTreeMap::new(),
                 requests: old.requests.clone(),
                 previous_requests: old.previous_requests.clone(),
+                ..old.with(scorers)
             },
             None => Inner {
                 scorers,
-                columns: None,
-                signals: Arc::default(),
-                pools: BTreeMap::new(),
-                now: 0.0,
-                held: Arc::default(),
-                reports: Vec::new(),
-                answered: Vec::new(),
-                last: BTreeMap::new(),
-                requests: Vec::new(),
-                previous_requests: Vec::new(),
+                ..Inner::default()
             },
         };
         WasmPolicies {
@@ -203,19 +202,7 @@ impl WasmPolicies {
 
     fn copy(&self, judges: Arc<Judges>) -> WasmPolicies {
         let inner = self.lock();
-        let inner = Inner {
-            scorers: inner.scorers.iter().map(Versions::rested).collect(),
-            columns: inner.columns.clone(),
-            signals: inner.signals.clone(),
-            pools: inner.pools.clone(),
-            now: inner.now,
-            held: inner.held.clone(),
-            reports: Vec::new(),
-            answered: Vec::new(),
-            last: BTreeMap::new(),
-            requests: Vec::new(),
-            previous_requests: Vec::new(),
-        };
+        let inner = inner.with(inner.scorers.iter().map(Versions::rested).collect());
         WasmPolicies {
             inner: Mutex::new(inner),
             judges,

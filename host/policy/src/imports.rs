@@ -16,7 +16,7 @@ use wasmtime::component::Linker;
 use crate::bootstrap::interfaces as bootstrap;
 use crate::guest_text::cut;
 use interface::Interface;
-use state::{Level, State, charge};
+use state::{Level, StoreData, charge};
 
 /// The packages whose interfaces the host offers, and the version of each.
 pub(crate) const PACKAGE: &str = "longshore:policy";
@@ -42,11 +42,11 @@ type Define = fn(&mut Interface) -> wasmtime::Result<()>;
 pub(crate) type Offered = BTreeMap<String, Vec<&'static str>>;
 
 /// Everything that the host offers, ready to link, and by name.
-pub(crate) fn linker(engine: &Engine) -> wasmtime::Result<(Linker<State>, Offered)> {
+pub(crate) fn linker(engine: &Engine) -> wasmtime::Result<(Linker<StoreData>, Offered)> {
     linker_of(engine, &ENTRIES)
 }
 
-fn linker_of(engine: &Engine, entries: &[Entry]) -> wasmtime::Result<(Linker<State>, Offered)> {
+fn linker_of(engine: &Engine, entries: &[Entry]) -> wasmtime::Result<(Linker<StoreData>, Offered)> {
     let mut linker = Linker::new(engine);
     let mut offered = Offered::new();
     for entry in entries {

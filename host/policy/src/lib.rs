@@ -59,7 +59,7 @@ mod version;
 pub use bootstrap::BootSession;
 pub use bootstrap::answers::{NodeKind, Overheads, Taint, UserData};
 pub use bootstrap::facts::{BootFacts, ClusterFacts, Machines};
-pub use call::answer::{About, CallError, SignalUse};
+pub use call::answer::{About, CallError, CostFault, SignalUse};
 pub use canary::{CanaryFault, CanarySeen, Obeyed};
 pub use cases::text::toml_value;
 pub use cases::{Case, CaseError, CasePool, CaseRow};

@@ -18,7 +18,7 @@ use crate::call::answer::{About, CallError};
 use crate::compiler::{CompileChild, CompileError, Compiler};
 use crate::engine::{HostConfig, engine};
 use crate::guest_text::{cut, printable};
-use crate::imports::state::State;
+use crate::imports::state::StoreData;
 use crate::imports::{Offered, VERSION, linker};
 use crate::loaded::{Loaded, LoadedPolicy};
 use crate::score_request::ScoreRequest;
@@ -197,7 +197,7 @@ pub struct Host {
 
 struct Shared {
     engine: Engine,
-    linker: Linker<State>,
+    linker: Linker<StoreData>,
     offered: Offered,
     config: HostConfig,
     remarks: Mutex<Vec<String>>,

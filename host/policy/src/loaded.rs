@@ -7,7 +7,7 @@ use wasmtime::component::{ComponentExportIndex, InstancePre};
 
 use crate::call::answer::About;
 use crate::engine::Limits;
-use crate::imports::state::State;
+use crate::imports::state::StoreData;
 use crate::score_request::ScoreRequest;
 use crate::signals::DeclaredSignals;
 use crate::terms::{Ability, Terms};
@@ -18,7 +18,7 @@ pub struct LoadedPolicy(pub(crate) Arc<Loaded>);
 
 #[derive(Clone)]
 pub(crate) struct Loaded {
-    pub pre: InstancePre<State>,
+    pub pre: InstancePre<StoreData>,
     pub exports: Exports,
     pub limits: Limits,
     pub about: About,

@@ -16,7 +16,7 @@ mod shrink;
 pub mod wasm;
 
 pub use judges::{Judge, JudgeProperty, prove_judge};
-pub use scorers::{Scorer, ScorerProperty, prove_scorer};
+pub use scorers::{NoCosts, Scorer, ScorerProperty, prove_scorer};
 
 use std::num::NonZero;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,6 +1,6 @@
 //! What every scorer has to keep.
 
-use longshore_policy::Case;
+use longshore_policy::{CallError, Case, CostFault};
 
 use crate::cases::case;
 use crate::shrink::smallest;
@@ -11,17 +11,52 @@ pub trait Scorer {
     /// Forgets everything: what is asked next is asked of a fresh instance.
     fn fresh(&mut self);
 
-    /// Costs in the order of the case's offerings, or why there are none.
-    fn costs(&mut self, case: &Case) -> Result<Vec<f64>, String>;
+    /// Costs in the order of the case's offerings.
+    ///
+    /// # Errors
+    /// Why there are none.
+    fn costs(&mut self, case: &Case) -> Result<Vec<f64>, NoCosts>;
 
     /// As [`Scorer::costs`] of the case that was asked last.
-    fn costs_again(&mut self, case: &Case) -> Result<Vec<f64>, String> {
+    fn costs_again(&mut self, case: &Case) -> Result<Vec<f64>, NoCosts> {
         self.costs(case)
     }
 
     /// How much of the fuel of a call it has used since last asked, in thousandths.
     fn fuel_permille(&mut self) -> u32 {
         0
+    }
+}
+
+/// Why a scorer gave no costs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NoCosts {
+    /// What it breaks with that.
+    pub property: ScorerProperty,
+    /// In words.
+    pub why: String,
+}
+
+impl From<CallError> for NoCosts {
+    fn from(error: CallError) -> Self {
+        let property = match &error {
+            CallError::Fuel { .. } | CallError::Budget { what: "fuel", .. } => ScorerProperty::Fuel,
+            CallError::Costs { fault, .. } => match fault {
+                CostFault::Count { .. } | CostFault::OutOfBounds { .. } => ScorerProperty::Bounded,
+                CostFault::AllExcluded | CostFault::RestExcluded => ScorerProperty::NeverStarves,
+            },
+            _ => ScorerProperty::Answers,
+        };
+        NoCosts {
+            property,
+            why: error.to_string(),
+        }
+    }
+}
+
+impl From<NoCosts> for String {
+    fn from(none: NoCosts) -> Self {
+        none.why
     }
 }
 
@@ -124,9 +159,9 @@ fn broken(
 ) -> Option<(ScorerProperty, String)> {
     let costs = match scorer.costs(case) {
         Ok(costs) => costs,
-        Err(error) => {
+        Err(NoCosts { property, why }) => {
             scorer.fresh();
-            return Some((named(&error), error));
+            return Some((property, why));
         }
     };
     ScorerProperty::ALL.into_iter().find_map(|property| {
@@ -146,18 +181,6 @@ fn broken(
         };
         kept.err().map(|why| (property, why))
     })
-}
-
-/// The property that the host found broken, by its words.
-fn named(error: &str) -> ScorerProperty {
-    let of = [
-        ("excluded", ScorerProperty::NeverStarves),
-        ("the cost of offering", ScorerProperty::Bounded),
-        (" costs for ", ScorerProperty::Bounded),
-        ("fuel", ScorerProperty::Fuel),
-    ];
-    let found = of.iter().find(|(words, _)| error.contains(words));
-    found.map_or(ScorerProperty::Answers, |(_, property)| *property)
 }
 
 fn bounded(case: &Case, costs: &[f64]) -> Result<(), String> {

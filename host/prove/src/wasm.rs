@@ -7,7 +7,7 @@ use longshore_core::disrupt::consolidation::DisruptionPolicies;
 use longshore_policy::{Assignment, Case, Host, LoadedPolicy, Report, Session, WasmPolicies};
 
 use crate::judges::Judge;
-use crate::scorers::Scorer;
+use crate::scorers::{NoCosts, Scorer};
 
 /// A component that scores.
 pub struct WasmScorer {
@@ -33,20 +33,19 @@ impl Scorer for WasmScorer {
         self.session = None;
     }
 
-    fn costs(&mut self, case: &Case) -> Result<Vec<f64>, String> {
+    fn costs(&mut self, case: &Case) -> Result<Vec<f64>, NoCosts> {
         self.order = case.order();
         let request = case.request(&self.order);
         match &mut self.session {
             Some(session) => session.put(&request),
             empty => {
-                let fresh = Session::of(&self.policy, &request);
-                *empty = Some(fresh.map_err(|error| error.to_string())?);
+                *empty = Some(Session::of(&self.policy, &request)?);
             }
         }
         self.costs_again(case)
     }
 
-    fn costs_again(&mut self, case: &Case) -> Result<Vec<f64>, String> {
+    fn costs_again(&mut self, case: &Case) -> Result<Vec<f64>, NoCosts> {
         let Some(session) = &mut self.session else {
             return self.costs(case);
         };
@@ -54,7 +53,7 @@ impl Scorer for WasmScorer {
             Ok(scores) => Ok(case.in_order(&self.order, &scores.cost)),
             Err(error) => {
                 self.session = None;
-                Err(error.to_string())
+                Err(error.into())
             }
         }
     }

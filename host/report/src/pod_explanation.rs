@@ -22,7 +22,7 @@ use crate::table::{Align, table};
 struct Explanation {
     pod: String,
     requests: String,
-    outcome: Outcome,
+    outcome: PodOutcome,
     /// Who refuses it, and why. For a placed pod, those that did not get it.
     refusals: Vec<decision::Refusal>,
     /// Policies that cost all offerings alike, so that the price decides nothing.
@@ -32,7 +32,7 @@ struct Explanation {
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-enum Outcome {
+enum PodOutcome {
     /// It runs already, on a node that was bought as `offering`, where the catalogue has that; with
     /// its cost alone on the cheapest node that takes it.
     Runs {
@@ -219,7 +219,7 @@ fn of_pod(case: &ExplainInput<'_>, pod: PodIx, refusals: &[Refusal]) -> Explanat
     }
 }
 
-fn outcome(case: &ExplainInput<'_>, pod: PodIx) -> Outcome {
+fn outcome(case: &ExplainInput<'_>, pod: PodIx) -> PodOutcome {
     let ExplainInput { snapshot, plan, .. } = case;
     let world = &*snapshot.world;
     let text = |sym| world.names.text(sym).to_owned();
@@ -227,7 +227,7 @@ fn outcome(case: &ExplainInput<'_>, pod: PodIx) -> Outcome {
     if let Some(claim) = plan.claims.iter().find(|claim| claim.pods.contains(&pod)) {
         let terms = terms(case, claim);
         let by_price = (!terms.is_empty()).then(|| by_price(case, pod)).flatten();
-        return Outcome::New {
+        return PodOutcome::New {
             alone: alone(case, pod),
             by_price,
             terms,
@@ -239,14 +239,14 @@ fn outcome(case: &ExplainInput<'_>, pod: PodIx) -> Outcome {
         .iter()
         .find(|placement| placement.pods.contains(&pod))
     {
-        return Outcome::Existing {
+        return PodOutcome::Existing {
             node: text(snapshot.nodes[placement.node.0 as usize].name),
         };
     }
     if plan.unplaced.iter().any(|unplaced| unplaced.pod == pod) {
-        return Outcome::Unplaced;
+        return PodOutcome::Unplaced;
     }
-    let not_planned = |why: &str| Outcome::NotPlanned {
+    let not_planned = |why: &str| PodOutcome::NotPlanned {
         why: why.to_owned(),
     };
     match (record.node, record.nominated) {
@@ -255,7 +255,7 @@ fn outcome(case: &ExplainInput<'_>, pod: PodIx) -> Outcome {
         (Some(node), _) => {
             let known = snapshot.nodes.iter().find(|known| known.name == node);
             let bought = known.and_then(|known| costs::offering_of(snapshot, known));
-            Outcome::Runs {
+            PodOutcome::Runs {
                 node: text(node),
                 offering: bought.map(|id| decision::priced(world, world.catalogue.offering(id))),
                 pods: known.map_or(0, |known| known.pods.len()),
@@ -263,7 +263,7 @@ fn outcome(case: &ExplainInput<'_>, pod: PodIx) -> Outcome {
             }
         }
         _ if record.is_static => not_planned("it is a static pod"),
-        (None, Some(place)) => Outcome::NotPlanned {
+        (None, Some(place)) => PodOutcome::NotPlanned {
             why: awaited(world, place),
         },
         (None, None) if record.gated => {
@@ -363,17 +363,17 @@ fn text(
     } = explanation;
     let mut text = format!("Pod {name} ({requests})");
     match outcome {
-        Outcome::Runs {
+        PodOutcome::Runs {
             node,
             offering,
             pods,
             alone,
         } => text += &runs(node, offering.as_ref(), *pods, alone.as_ref()),
-        Outcome::NotPlanned { why } => text += &format!(" is not planned: {why}.\n"),
-        Outcome::Existing { node } => {
+        PodOutcome::NotPlanned { why } => text += &format!(" is not planned: {why}.\n"),
+        PodOutcome::Existing { node } => {
             text += &format!(" goes to node {node}, which exists: nothing is bought for it.\n")
         }
-        Outcome::New {
+        PodOutcome::New {
             claim,
             alone,
             terms,
@@ -382,12 +382,12 @@ fn text(
             text += &bought(claim, alone.as_ref());
             text += &termed(claim, terms, by_price.as_ref());
         }
-        Outcome::Unplaced => text += " is left over.\n",
+        PodOutcome::Unplaced => text += " is left over.\n",
     }
     let rows = grouped(snapshot, pod, refusals);
     if !rows.is_empty() {
         let title = match outcome {
-            Outcome::Unplaced => "WHY",
+            PodOutcome::Unplaced => "WHY",
             _ => "WHY NOT THERE",
         };
         text += &format!(

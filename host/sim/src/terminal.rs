@@ -18,7 +18,7 @@ use longshore_live::error::Failure;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 
 use crate::scenario::acts::text;
-use crate::scenario::play::{Outcome, Play};
+use crate::scenario::play::{Play, ScenarioOutcome};
 use crate::scenario::policy::PolicySlot;
 use crate::scenario::{Policy, Scenario, ScenarioEvent};
 use file::PolicyFile;
@@ -54,7 +54,11 @@ const MAX_TROUBLES_PER_LINE: usize = 6;
 /// # Errors
 /// A policy that is refused, a manifest that the API server refuses, a terminal that cannot be
 /// drawn on.
-pub fn show(mut scenario: Scenario, policy: &Policy, options: Options) -> Result<Outcome, Failure> {
+pub fn show(
+    mut scenario: Scenario,
+    policy: &Policy,
+    options: Options,
+) -> Result<ScenarioOutcome, Failure> {
     let seconds = options.seconds.unwrap_or(DEFAULT_SECONDS).max(1.0);
     let speed = options
         .speed

@@ -436,7 +436,7 @@ fn story(seed: u64, version: &Version, mutant: Option<&str>) -> Vec<String> {
     assert!(mutants::switch(mutant));
     let comparing = Comparing::default();
     let setup = setup(seed, version, &comparing);
-    let told = paused(async {
+    let ended = paused(async {
         let harness = Harness::new(setup);
         let world = &harness.world;
         world.apply(&manifests(version.alone)).expect("manifests");
@@ -481,7 +481,7 @@ fn story(seed: u64, version: &Version, mutant: Option<&str>) -> Vec<String> {
         wrong
     });
     mutants::switch(None);
-    told.expect("a runtime")
+    ended.expect("a runtime")
 }
 
 /// How many there are; `LONGSHORE_SEEDS` says another number.

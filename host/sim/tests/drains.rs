@@ -26,42 +26,13 @@ use longshore_simcluster::world::{Options, World, paused};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
+use crate::manifests::{KWOK_POOL, one_per_node};
+
 const TAINT: &str = "karpenter.sh/disrupted";
-const BASE: &str = "
-apiVersion: karpenter.kwok.sh/v1alpha1
-kind: KWOKNodeClass
-metadata: {name: default}
-spec: {}
----
-apiVersion: karpenter.sh/v1
-kind: NodePool
-metadata: {name: general}
-spec:
-  template:
-    spec:
-      nodeClassRef: {group: karpenter.kwok.sh, kind: KWOKNodeClass, name: default}
-      requirements:
-      - {key: kubernetes.io/os, operator: In, values: [linux]}
-";
 
 /// A Deployment with one pod per node at most.
 fn spread(name: &str, replicas: usize) -> String {
-    format!(
-        "---
-apiVersion: apps/v1
-kind: Deployment
-metadata: {{name: {name}}}
-spec:
-  replicas: {replicas}
-  selector: {{matchLabels: {{app: {name}}}}}
-  template:
-    metadata: {{labels: {{app: {name}}}}}
-    spec:
-      containers: [{{name: c, image: 'x:1', resources: {{requests: {{cpu: 200m, memory: 64Mi}}}}}}]
-      affinity: {{podAntiAffinity: {{requiredDuringSchedulingIgnoredDuringExecution: [
-        {{topologyKey: kubernetes.io/hostname, labelSelector: {{matchLabels: {{app: {name}}}}}}}]}}}}
-"
-    )
+    one_per_node(name, replicas, "cpu: 200m, memory: 64Mi")
 }
 
 /// What the cloud's list says.
@@ -239,7 +210,7 @@ impl Scene {
     async fn runs(&self, manifests: &str, pods: usize) {
         self.wait(1).await;
         self.world
-            .apply(&format!("{BASE}{manifests}"))
+            .apply(&format!("{KWOK_POOL}{manifests}"))
             .expect("manifests");
         let all = self
             .world
@@ -332,7 +303,7 @@ async fn watch_taints(told: Told) {
     }
 }
 
-fn told(story: impl AsyncFnOnce(Scene)) {
+fn play(story: impl AsyncFnOnce(Scene)) {
     paused(async { story(Scene::new()).await }).expect("a runtime");
 }
 
@@ -357,7 +328,7 @@ spec: {{schedulerName: nobody, terminationGracePeriodSeconds: 3, containers: [{{
 
 #[test]
 fn pods_that_are_bound_after_the_taint_are_drained_and_an_empty_node_waits_for_them() {
-    told(async |scene| {
+    play(async |scene| {
         const NODES: usize = 24;
         scene.runs(&spread("web", NODES), NODES).await;
         let nodes: Vec<String> = scene
@@ -414,7 +385,7 @@ fn pods_that_are_bound_after_the_taint_are_drained_and_an_empty_node_waits_for_t
 
 #[test]
 fn an_empty_node_ends_five_seconds_after_its_taint_even_if_its_process_is_another_one() {
-    told(async |mut scene| {
+    play(async |mut scene| {
         scene.runs(&spread("web", 3), 3).await;
         scene.world.scale("Deployment", "default", "web", 0);
         scene.wait(60).await;
@@ -439,7 +410,7 @@ fn an_empty_node_ends_five_seconds_after_its_taint_even_if_its_process_is_anothe
 
 #[test]
 fn a_node_that_the_watch_does_not_know_keeps_its_instance() {
-    told(async |mut scene| {
+    play(async |mut scene| {
         // The initial list of nodes is answered; later nodes are never sent.
         scene.world.server.set_gate(Box::new(|asked: &RequestInfo| {
             match (asked.verb, asked.resource) {
@@ -450,7 +421,7 @@ fn a_node_that_the_watch_does_not_know_keeps_its_instance() {
         scene.wait(1).await;
         scene
             .world
-            .apply(&format!("{BASE}{}", spread("web", 1)))
+            .apply(&format!("{KWOK_POOL}{}", spread("web", 1)))
             .expect("manifests");
         assert!(
             scene
@@ -539,7 +510,7 @@ fn restore(scene: &Scene, with_status: bool) {
 #[test]
 fn claims_restored_under_new_uids_end_no_instance() {
     for with_status in [true, false] {
-        told(async |mut scene| {
+        play(async |mut scene| {
             scene.runs(&spread("web", 100), 100).await;
             let before = scene.running();
             assert_eq!(before.len(), 100);
@@ -567,7 +538,7 @@ fn claims_restored_under_new_uids_end_no_instance() {
 #[test]
 fn a_list_that_lacks_half_or_all_deletes_no_claim_and_says_so() {
     for lists in [Lists::Half, Lists::Empty] {
-        told(async |mut scene| {
+        play(async |mut scene| {
             scene.runs(&spread("web", 40), 40).await;
             let (claims, before) = (scene.claims().len(), scene.running());
             *locked(&scene.told.lists) = lists;
@@ -626,7 +597,7 @@ fn a_list_that_lacks_half_or_all_deletes_no_claim_and_says_so() {
 
 #[test]
 fn an_instance_that_is_really_gone_takes_its_claim_with_it() {
-    told(async |scene| {
+    play(async |scene| {
         scene.runs(&spread("web", 3), 3).await;
         let claim = fields::name(&scene.claims()[0]).to_owned();
         let id = fields::text(&scene.claims()[0], "/status/providerID").to_owned();
@@ -648,7 +619,7 @@ fn an_instance_that_is_really_gone_takes_its_claim_with_it() {
 
 #[test]
 fn a_claim_whose_provider_id_is_of_another_form_can_be_deleted() {
-    told(async |mut scene| {
+    play(async |mut scene| {
         scene.stop().await;
         let mut names = Symbols::default();
         let catalogue = longshore_kwok::catalogue::built_in(&mut names);
@@ -684,7 +655,7 @@ fn a_claim_whose_provider_id_is_of_another_form_can_be_deleted() {
         );
         scene.start_on(Arc::new(kwok));
         scene.wait(2).await;
-        scene.world.apply(BASE).expect("manifests");
+        scene.world.apply(KWOK_POOL).expect("manifests");
         let claim = json!({
             "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
             "metadata": {"name": "other", "finalizers": ["karpenter.sh/termination"]},
@@ -723,7 +694,7 @@ const BEFORE: u64 = 100 * (1 + 2) * 60;
 
 #[test]
 fn a_hundred_nodes_that_cannot_be_drained_cost_a_tenth_of_what_they_did() {
-    told(async |scene| {
+    play(async |scene| {
         let budget = |name: &str| {
             format!(
                 "---\n{{apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {{name: \

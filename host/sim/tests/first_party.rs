@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use longshore_sim::scenario::play::{Outcome, play};
+use longshore_sim::scenario::play::{ScenarioOutcome, play};
 use longshore_sim::scenario::policy::Policy;
 use longshore_sim::scenario::read;
 
@@ -12,7 +12,7 @@ fn root() -> PathBuf {
 }
 
 /// A scenario by price, and with a plugin as it is without settings.
-fn compared(scenario: &str, plugin: &str) -> [Outcome; 2] {
+fn compared(scenario: &str, plugin: &str) -> [ScenarioOutcome; 2] {
     let file = root().join("examples/scenarios").join(scenario);
     let scenario = read::read(&file).unwrap_or_else(|unread| panic!("{}", unread.report()));
     let component = longshore_xtask::guests::plugin(plugin);

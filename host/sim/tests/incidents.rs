@@ -20,6 +20,7 @@ use longshore_simcluster::world::{Options, paused};
 #[allow(dead_code, reason = "other tests use the rest")]
 pub mod guest;
 
+use crate::manifests;
 use guest::{Way, guest};
 
 /// A KWOKNodeClass and NodePool `general` with more of its spec, of its requirements and of its
@@ -55,30 +56,13 @@ pub fn usual_pool() -> String {
 
 /// A Deployment whose pods request so much, with more of their spec.
 pub fn deployment(name: &str, replicas: u32, cpu: &str, more: &str) -> String {
-    format!(
-        "---
-apiVersion: apps/v1
-kind: Deployment
-metadata: {{name: {name}}}
-spec:
-  replicas: {replicas}
-  selector: {{matchLabels: {{app: {name}}}}}
-  template:
-    metadata: {{labels: {{app: {name}}}}}
-    spec:
-      containers: [{{name: c, image: 'x:1', resources: {{requests: {{cpu: '{cpu}', memory: 256Mi}}}}}}]
-      {more}
-"
-    )
+    let requests = format!("cpu: '{cpu}', memory: 256Mi");
+    manifests::deployment(name, replicas as usize, &requests, more)
 }
 
 /// One pod on each node.
 pub fn one_per_node(name: &str, replicas: u32) -> String {
-    let apart = format!(
-        "affinity: {{podAntiAffinity: {{requiredDuringSchedulingIgnoredDuringExecution: [
-        {{topologyKey: kubernetes.io/hostname, labelSelector: {{matchLabels: {{app: {name}}}}}}}]}}}}"
-    );
-    deployment(name, replicas, "200m", &apart)
+    deployment(name, replicas, "200m", &manifests::alone(name))
 }
 
 fn budget(app: &str, more: &str) -> String {

@@ -15,35 +15,9 @@ use longshore_simcluster::fields;
 use longshore_simcluster::server::resources;
 use longshore_simcluster::world::{Options, World, paused};
 
-const BASE: &str = "
-apiVersion: karpenter.kwok.sh/v1alpha1
-kind: KWOKNodeClass
-metadata: {name: default}
-spec: {}
----
-apiVersion: karpenter.sh/v1
-kind: NodePool
-metadata: {name: general}
-spec:
-  template:
-    spec:
-      nodeClassRef: {group: karpenter.kwok.sh, kind: KWOKNodeClass, name: default}
-      requirements:
-      - {key: kubernetes.io/os, operator: In, values: [linux]}
----
-apiVersion: apps/v1
-kind: Deployment
-metadata: {name: web}
-spec:
-  replicas: 3
-  selector: {matchLabels: {app: web}}
-  template:
-    metadata: {labels: {app: web}}
-    spec:
-      containers: [{name: c, image: 'x:1', resources: {requests: {cpu: '1', memory: 1Gi}}}]
-      affinity: {podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [
-        {topologyKey: kubernetes.io/hostname, labelSelector: {matchLabels: {app: web}}}]}}
----
+use crate::manifests::{KWOK_POOL, ONE_CPU, one_per_node};
+
+const BUDGET: &str = "---
 apiVersion: policy/v1
 kind: PodDisruptionBudget
 metadata: {name: web}
@@ -97,7 +71,7 @@ fn play(scene: Scene, kill: Option<Kill>, reloader: PolicyReloader) -> End {
             ..Faults::default()
         };
     }
-    let told = paused(async {
+    let ended = paused(async {
         let harness = Harness::new(setup);
         let world = &harness.world;
         if scene == Scene::FailedLaunch {
@@ -107,7 +81,10 @@ fn play(scene: Scene, kill: Option<Kill>, reloader: PolicyReloader) -> End {
                 .capacity_outage("*/*/spot", Duration::from_secs(30));
         }
         world.run_for(Duration::from_millis(10)).await;
-        world.apply(BASE).expect("manifests");
+        let web = one_per_node("web", 3, ONE_CPU);
+        world
+            .apply(&[KWOK_POOL, &web, BUDGET].concat())
+            .expect("manifests");
         world.run_for(Duration::from_secs(150)).await;
         if scene == Scene::Drain {
             for claim in world.server.list(resources::NODE_CLAIM).iter().take(2) {
@@ -124,7 +101,7 @@ fn play(scene: Scene, kill: Option<Kill>, reloader: PolicyReloader) -> End {
             processes: harness.processes(),
         }
     });
-    told.expect("a runtime")
+    ended.expect("a runtime")
 }
 
 /// Plays a scene once for each death. Says how many there were.

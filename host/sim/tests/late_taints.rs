@@ -11,35 +11,7 @@ use longshore_simcluster::server::resources;
 use longshore_simcluster::world::{Options, World, paused};
 use serde_json::json;
 
-const BASE: &str = "
-apiVersion: karpenter.kwok.sh/v1alpha1
-kind: KWOKNodeClass
-metadata: {name: default}
-spec: {}
----
-apiVersion: karpenter.sh/v1
-kind: NodePool
-metadata: {name: general}
-spec:
-  template:
-    spec:
-      nodeClassRef: {group: karpenter.kwok.sh, kind: KWOKNodeClass, name: default}
-      requirements:
-      - {key: kubernetes.io/os, operator: In, values: [linux]}
----
-apiVersion: apps/v1
-kind: Deployment
-metadata: {name: web}
-spec:
-  replicas: NODES
-  selector: {matchLabels: {app: web}}
-  template:
-    metadata: {labels: {app: web}}
-    spec:
-      containers: [{name: c, image: 'x:1', resources: {requests: {cpu: 500m, memory: 256Mi}}}]
-      affinity: {podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [
-        {topologyKey: kubernetes.io/hostname, labelSelector: {matchLabels: {app: web}}}]}}
-";
+use crate::manifests::{KWOK_POOL, one_per_node};
 
 /// Nodes that are drained at a time.
 const NODES: usize = 100;
@@ -150,11 +122,17 @@ fn a_pod_bound_between_a_nodes_taint_and_its_end_is_drained_every_time() {
         types: Some(types(SEEDS_TYPES)),
         ..Options::default()
     };
-    let told = paused(async {
+    let ended = paused(async {
         let harness = Harness::new(setup);
         let world = &harness.world;
         world
-            .apply(&BASE.replace("NODES", &NODES.to_string()))
+            .apply(
+                &[
+                    KWOK_POOL,
+                    &one_per_node("web", NODES, "cpu: 500m, memory: 256Mi"),
+                ]
+                .concat(),
+            )
             .expect("manifests");
         let (mut tries, mut drained) = (0, 0);
         for round in 0..REPEATS {
@@ -169,7 +147,7 @@ fn a_pod_bound_between_a_nodes_taint_and_its_end_is_drained_every_time() {
         }
         (tries, drained, harness.violations())
     });
-    let (tries, drained, violations) = told.expect("a runtime");
+    let (tries, drained, violations) = ended.expect("a runtime");
     assert_eq!(violations, [""; 0]);
     assert_eq!((tries, drained), (NODES * REPEATS, NODES * REPEATS));
 }

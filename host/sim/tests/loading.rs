@@ -8,33 +8,7 @@ use longshore_sim::harness::{Harness, Setup};
 use longshore_simcluster::server::resources;
 use longshore_simcluster::world::{Options, paused};
 
-const OBJECTS: &str = "
-apiVersion: karpenter.kwok.sh/v1alpha1
-kind: KWOKNodeClass
-metadata: {name: default}
-spec: {}
----
-apiVersion: karpenter.sh/v1
-kind: NodePool
-metadata: {name: general}
-spec:
-  template:
-    spec:
-      nodeClassRef: {group: karpenter.kwok.sh, kind: KWOKNodeClass, name: default}
-      requirements:
-      - {key: kubernetes.io/os, operator: In, values: [linux]}
----
-apiVersion: apps/v1
-kind: Deployment
-metadata: {name: web}
-spec:
-  replicas: 3
-  selector: {matchLabels: {app: web}}
-  template:
-    metadata: {labels: {app: web}}
-    spec:
-      containers: [{name: c, image: 'x:1', resources: {requests: {cpu: '1', memory: 1Gi}}}]
-";
+use crate::manifests::{KWOK_POOL, ONE_CPU, deployment};
 
 /// Policies of which one takes longer to compile than any test.
 fn never_loaded(name: &str) -> PolicyReloader {
@@ -67,17 +41,18 @@ fn claims(elects: bool) -> (usize, usize) {
         types: Some(types(4)),
         ..Options::default()
     };
-    let told = paused(async {
+    let ended = paused(async {
         let harness = Harness::new(setup);
         let world = &harness.world;
         world.run_for(Duration::from_millis(10)).await;
-        world.apply(OBJECTS).expect("manifests");
+        let web = deployment("web", 3, ONE_CPU, "");
+        world.apply(&[KWOK_POOL, &web].concat()).expect("manifests");
         world.run_for(Duration::from_secs(35)).await;
         let before = world.server.list(resources::NODE_CLAIM).len();
         world.run_for(Duration::from_secs(85)).await;
         (before, world.server.list(resources::NODE_CLAIM).len())
     });
-    told.expect("a runtime")
+    ended.expect("a runtime")
 }
 
 #[test]

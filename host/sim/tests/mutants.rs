@@ -89,9 +89,9 @@ fn stale(found: Found<'_>, wrong: &Tell<'_>) -> String {
         stories,
         says,
     } = found;
-    let told = wrong((seed, size, stories), Some(mutant));
-    match told.first() {
-        _ if told.iter().any(|line| line.contains(says)) => String::new(),
+    let result = wrong((seed, size, stories), Some(mutant));
+    match result.first() {
+        _ if result.iter().any(|line| line.contains(says)) => String::new(),
         Some(line) => {
             format!("{mutant}: seed {seed} does not say {says:?} any more, but {line:?}\n")
         }
@@ -116,9 +116,9 @@ fn each_mutant_is_found_by_its_seed_that_finds_nothing_without_it() {
         let wrong = |(seed, size, stories): Which, mutant: Option<&str>| {
             assert!(mutants::switch(mutant), "mutants are compiled in for tests");
             let story = stories.scenario(seed, size, types.clone());
-            let told = run_scenario(&story, reloader.clone(), false).expect("a runtime");
+            let result = run_scenario(&story, reloader.clone(), false).expect("a runtime");
             mutants::switch(None);
-            told.wrong
+            result.wrong
         };
         let mut bad = String::new();
         loop {

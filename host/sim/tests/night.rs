@@ -15,6 +15,8 @@ use longshore_simcluster::server::resources::{self, EVENT, NODE, NODE_CLAIM, NOD
 use longshore_simcluster::world::paused;
 use serde_json::Value;
 
+use crate::manifests;
+
 /// A startup taint that an agent would take away.
 const AGENT: &str = "test/agent";
 const POOL: &str = "karpenter.sh/nodepool";
@@ -58,29 +60,12 @@ const TAINTED: &str = "      startupTaints: [{key: test/agent, effect: NoSchedul
 
 /// Pods of a NodePool; alone on their nodes, or not.
 fn pods(team: &str, name: &str, replicas: u32, cpu: &str, alone: bool) -> String {
-    let affinity = match alone {
-        false => String::new(),
-        true => format!(
-            "      affinity: {{podAntiAffinity: {{requiredDuringSchedulingIgnoredDuringExecution: [
-        {{topologyKey: kubernetes.io/hostname, labelSelector: {{matchLabels: {{app: {name}}}}}}}]}}}}
-"
-        ),
-    };
-    format!(
-        "---
-apiVersion: apps/v1
-kind: Deployment
-metadata: {{name: {name}}}
-spec:
-  replicas: {replicas}
-  selector: {{matchLabels: {{app: {name}}}}}
-  template:
-    metadata: {{labels: {{app: {name}}}}}
-    spec:
-      nodeSelector: {{team: {team}}}
-      containers: [{{name: c, image: 'x:1', resources: {{requests: {{cpu: {cpu}, memory: 64Mi}}}}}}]
-{affinity}"
-    )
+    let mut more = format!("nodeSelector: {{team: {team}}}");
+    if alone {
+        more += &format!("\n      {}", manifests::alone(name));
+    }
+    let requests = format!("cpu: {cpu}, memory: 64Mi");
+    manifests::deployment(name, replicas as usize, &requests, &more)
 }
 
 /// What a scene comes to: what is wrong, a line each.
@@ -828,7 +813,7 @@ async fn static_unjoined() -> Vec<String> {
 
 /// The scenes that mutants are looked for in.
 fn scene(name: &str) -> Vec<String> {
-    let told = match name {
+    let ended = match name {
         "never_initialized" => paused(never_initialized()),
         "restarts" => paused(restarts()),
         "used_replacement" => paused(used_replacement()),
@@ -840,7 +825,7 @@ fn scene(name: &str) -> Vec<String> {
         "static_unjoined" => paused(static_unjoined()),
         other => panic!("there is no scene {other}"),
     };
-    told.expect("a runtime")
+    ended.expect("a runtime")
 }
 
 const NOTHING: [&str; 0] = [];

@@ -11,41 +11,7 @@ use longshore_sim::harness::generated::types;
 use longshore_sim::harness::{Harness, ProcessInputs, Setup, reloader};
 use longshore_simcluster::world::{Options, paused};
 
-const BASE: &str = "
-apiVersion: karpenter.kwok.sh/v1alpha1
-kind: KWOKNodeClass
-metadata: {name: default}
-spec: {}
----
-apiVersion: karpenter.sh/v1
-kind: NodePool
-metadata: {name: general}
-spec:
-  template:
-    spec:
-      nodeClassRef: {group: karpenter.kwok.sh, kind: KWOKNodeClass, name: default}
-      requirements:
-      - {key: kubernetes.io/os, operator: In, values: [linux]}
-";
-
-fn deployment(name: &str, replicas: usize) -> String {
-    format!(
-        "---
-apiVersion: apps/v1
-kind: Deployment
-metadata: {{name: {name}}}
-spec:
-  replicas: {replicas}
-  selector: {{matchLabels: {{app: {name}}}}}
-  template:
-    metadata: {{labels: {{app: {name}}}}}
-    spec:
-      containers: [{{name: c, image: 'x:1', resources: {{requests: {{cpu: '1', memory: 1Gi}}}}}}]
-      affinity: {{podAntiAffinity: {{requiredDuringSchedulingIgnoredDuringExecution: [
-        {{topologyKey: kubernetes.io/hostname, labelSelector: {{matchLabels: {{app: {name}}}}}}}]}}}}
-"
-    )
-}
+use crate::manifests::{KWOK_POOL, ONE_CPU, one_per_node};
 
 /// Pods that come before the panic and after it; each needs a node of its own.
 const PODS: usize = 6;
@@ -96,17 +62,21 @@ fn play(point: &str, times: u32, from_the_start: bool, journal: Option<&Path>) -
     if from_the_start {
         assert!(panic_at(point, times), "panics are compiled in for tests");
     }
-    let told = paused(async {
+    let ended = paused(async {
         let harness = Harness::new(setup);
         let world = &harness.world;
         world.run_for(Duration::from_millis(10)).await;
-        world.apply(BASE).expect("manifests");
-        world.apply(&deployment("before", PODS)).expect("manifests");
+        world.apply(KWOK_POOL).expect("manifests");
+        world
+            .apply(&one_per_node("before", PODS, ONE_CPU))
+            .expect("manifests");
         world.run_for(Duration::from_secs(120)).await;
         if !from_the_start {
             assert!(panic_at(point, times), "panics are compiled in for tests");
         }
-        world.apply(&deployment("after", PODS)).expect("manifests");
+        world
+            .apply(&one_per_node("after", PODS, ONE_CPU))
+            .expect("manifests");
         world.run_for(Duration::from_secs(120)).await;
         let mut wrong = harness.settle(Duration::from_secs(900)).await;
         wrong.extend(
@@ -133,7 +103,7 @@ fn play(point: &str, times: u32, from_the_start: bool, journal: Option<&Path>) -
         }
     });
     panic_at("", 0);
-    told.expect("a runtime")
+    ended.expect("a runtime")
 }
 
 /// Whether a journal fails in the end, nothing without one. Its thread goes by no virtual clock,

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use expect_test::{Expect, expect};
-use longshore_sim::scenario::play::{Outcome, play};
+use longshore_sim::scenario::play::{ScenarioOutcome, play};
 use longshore_sim::scenario::policy::Policy;
 use longshore_sim::scenario::{Scenario, read};
 use longshore_sim::show;
@@ -130,7 +130,8 @@ fn a_policy_that_excludes_spot_shows_in_a_comparison() {
         run.unwrap_or_else(|failure| panic!("{}", failure.report()))
     };
     let runs = [run(&Policy::price()), run(&policy)];
-    let money = |run: &Outcome, of: &str| run.totals.by_capacity.get(of).map_or(0.0, |of| of.usd);
+    let money =
+        |run: &ScenarioOutcome, of: &str| run.totals.by_capacity.get(of).map_or(0.0, |of| of.usd);
     assert_eq!(money(&runs[0], "on-demand"), 0.0);
     assert!(money(&runs[0], "spot") > 0.0);
     assert_eq!(money(&runs[1], "spot"), 0.0);

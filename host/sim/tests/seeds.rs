@@ -9,41 +9,7 @@ use longshore_sim::harness::run::{run_scenario, run_seed};
 use longshore_sim::harness::{Harness, SEEDS_TYPES, Setup, reloader};
 use longshore_simcluster::world::paused;
 
-const BASE: &str = "
-apiVersion: karpenter.kwok.sh/v1alpha1
-kind: KWOKNodeClass
-metadata: {name: default}
-spec: {}
----
-apiVersion: karpenter.sh/v1
-kind: NodePool
-metadata: {name: general}
-spec:
-  template:
-    spec:
-      nodeClassRef: {group: karpenter.kwok.sh, kind: KWOKNodeClass, name: default}
-      requirements:
-      - {key: kubernetes.io/os, operator: In, values: [linux]}
-";
-
-fn deployment(name: &str, replicas: u32) -> String {
-    format!(
-        "---
-apiVersion: apps/v1
-kind: Deployment
-metadata: {{name: {name}}}
-spec:
-  replicas: {replicas}
-  selector: {{matchLabels: {{app: {name}}}}}
-  template:
-    metadata: {{labels: {{app: {name}}}}}
-    spec:
-      containers: [{{name: c, image: 'x:1', resources: {{requests: {{cpu: '1', memory: 1Gi}}}}}}]
-      affinity: {{podAntiAffinity: {{requiredDuringSchedulingIgnoredDuringExecution: [
-        {{topologyKey: kubernetes.io/hostname, labelSelector: {{matchLabels: {{app: {name}}}}}}}]}}}}
-"
-    )
-}
+use crate::manifests::{KWOK_POOL, ONE_CPU, one_per_node};
 
 /// Nodes at the busiest, about.
 const SMALL: u32 = 12;
@@ -53,12 +19,14 @@ const SOME: Duration = Duration::from_secs(600);
 /// done.
 fn up_and_down(seed: u64) -> String {
     let setup = Setup::new(seed).expect("policies");
-    let told = paused(async {
+    let result = paused(async {
         let harness = Harness::new(setup);
         let world = &harness.world;
-        world.apply(BASE).expect("manifests");
+        world.apply(KWOK_POOL).expect("manifests");
         world.run_for(Duration::from_secs(5)).await;
-        world.apply(&deployment("web", 5)).expect("manifests");
+        world
+            .apply(&one_per_node("web", 5, ONE_CPU))
+            .expect("manifests");
         world.run_for(Duration::from_secs(60)).await;
         assert_eq!(
             harness.settle(SOME).await,
@@ -116,7 +84,7 @@ fn up_and_down(seed: u64) -> String {
         assert_eq!(harness.violations(), [""; 0]);
         harness.transcript()
     });
-    told.expect("a runtime")
+    result.expect("a runtime")
 }
 
 #[test]
@@ -156,9 +124,9 @@ fn failures(stories: Stories, seeds: u64) -> String {
                 return failed;
             }
             let story = stories.scenario(seed, SMALL, types.clone());
-            let told = run_scenario(&story, reloader.clone(), false).expect("a runtime");
-            if !told.wrong.is_empty() {
-                failed += &format!("seed {seed}: {:#?}\n", told.wrong);
+            let result = run_scenario(&story, reloader.clone(), false).expect("a runtime");
+            if !result.wrong.is_empty() {
+                failed += &format!("seed {seed}: {:#?}\n", result.wrong);
                 failed += &format!(
                     "cargo run -p longshore-sim --bin longshore-sim -- seed {seed} --size {SMALL} \
                     --stories {}\n",
@@ -198,8 +166,8 @@ fn what_is_bought_in_vain_is_bounded_and_others_get_their_nodes() {
 #[test]
 fn a_back_off_of_nodes_that_never_joined_may_end_while_the_daemon_rests() {
     let story = Stories::Disrupt.scenario(312, 12, types(SEEDS_TYPES));
-    let told = run_scenario(&story, reloader().expect("policies"), false).expect("a runtime");
-    assert_eq!(told.wrong, [""; 0]);
+    let result = run_scenario(&story, reloader().expect("policies"), false).expect("a runtime");
+    assert_eq!(result.wrong, [""; 0]);
 }
 
 #[test]
@@ -207,11 +175,15 @@ fn a_story_with_faults_is_told_twice_in_the_same_words() {
     let types = types(SEEDS_TYPES);
     let reloader = reloader().expect("policies");
     for seed in [3, 7] {
-        let told = || {
+        let transcript = || {
             run_seed(seed, SMALL, &types, reloader.clone(), true)
                 .expect("a runtime")
                 .transcript
         };
-        assert_eq!(first_difference(&told(), &told()), None, "seed {seed}");
+        assert_eq!(
+            first_difference(&transcript(), &transcript()),
+            None,
+            "seed {seed}"
+        );
     }
 }

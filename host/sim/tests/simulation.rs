@@ -8,6 +8,7 @@ mod incidents;
 mod kills;
 mod late_taints;
 mod loading;
+mod manifests;
 mod mutants;
 mod night;
 mod panics;

@@ -13,36 +13,7 @@ use longshore_simcluster::object::Resource;
 use longshore_simcluster::server::{Whose, resources};
 use longshore_simcluster::world::{Options, paused};
 
-const BASE: &str = "
-apiVersion: karpenter.kwok.sh/v1alpha1
-kind: KWOKNodeClass
-metadata: {name: default}
-spec: {}
----
-apiVersion: karpenter.sh/v1
-kind: NodePool
-metadata: {name: general}
-spec:
-  limits: {cpu: 'LIMIT'}
-  template:
-    spec:
-      nodeClassRef: {group: karpenter.kwok.sh, kind: KWOKNodeClass, name: default}
-      requirements:
-      - {key: kubernetes.io/os, operator: In, values: [linux]}
-";
-
-const DEPLOYMENT: &str = "
-apiVersion: apps/v1
-kind: Deployment
-metadata: {name: web}
-spec:
-  replicas: PODS
-  selector: {matchLabels: {app: web}}
-  template:
-    metadata: {labels: {app: web}}
-    spec:
-      containers: [{name: c, image: 'x:1', resources: {requests: {cpu: '1', memory: 1Gi}}}]
-";
+use crate::manifests::{KWOK_POOL, ONE_CPU, deployment};
 
 /// When the pods come.
 const BEGIN: Duration = Duration::from_secs(20);
@@ -104,11 +75,12 @@ fn scale_up(pods: usize, stall: Option<Stall>, reloader: PolicyReloader) -> End 
         ..Options::default()
     };
     let at = |phase: i64| BEGIN.saturating_add_signed(phase);
-    let told = paused(async {
+    let ended = paused(async {
         let harness = Harness::new(setup);
         let world = &harness.world;
+        let limit = format!("  limits: {{cpu: '{}'}}\n  template:", pods * 3 / 2);
         world
-            .apply(&BASE.replace("LIMIT", &(pods * 3 / 2).to_string()))
+            .apply(&KWOK_POOL.replace("  template:", &limit))
             .expect("manifests");
         let until = |at: Duration| at.saturating_sub(world.clock.elapsed());
         let silence = async |stall: Stall| {
@@ -127,7 +99,7 @@ fn scale_up(pods: usize, stall: Option<Stall>, reloader: PolicyReloader) -> End 
         }
         world.run_for(until(BEGIN)).await;
         world
-            .apply(&DEPLOYMENT.replace("PODS", &pods.to_string()))
+            .apply(&deployment("web", pods, ONE_CPU, ""))
             .expect("manifests");
         if let Some(stall) = stall.filter(|stall| stall.phase >= 0) {
             silence(stall).await;
@@ -177,7 +149,7 @@ fn scale_up(pods: usize, stall: Option<Stall>, reloader: PolicyReloader) -> End 
             violations,
         }
     });
-    told.expect("a runtime")
+    ended.expect("a runtime")
 }
 
 fn names(world: &longshore_simcluster::world::World) -> Vec<String> {

@@ -33,8 +33,8 @@ use crate::log::Log;
 use crate::server::{Server, Subresource};
 pub use disturbances::Disturbances;
 use elsewhere::Elsewhere;
+pub use instance::InstanceState;
 use instance::SimInstance;
-pub use instance::State;
 pub use ledger::{Entry, Ledger};
 use market::Market;
 
@@ -705,7 +705,7 @@ impl Inner {
     }
 
     fn gone(&mut self, _: Duration, at: usize) {
-        self.machines[at].state = State::Gone;
+        self.machines[at].state = InstanceState::Gone;
         self.there.retain(|other| *other != at);
     }
 }

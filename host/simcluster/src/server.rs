@@ -52,7 +52,7 @@ use self::client::fault_gate::{FaultPolicy, Witness};
 use self::client::quiet::Quiet;
 use self::ids::Ids;
 use self::resources::{NAMESPACE, PRIORITY_CLASS};
-use self::state::State;
+use self::state::ServerState;
 use self::store::Store;
 use self::write::WriteOptions;
 use crate::clock::Clock;
@@ -61,7 +61,7 @@ use crate::object::{ApiError, Change, Key, Resource};
 impl Server {
     /// A server with the namespaces, priority classes and custom kinds that a cluster starts with.
     pub fn new(clock: Clock, seed: u64) -> Server {
-        let state = State {
+        let state = ServerState {
             clock,
             ids: Ids::new(seed),
             store: Store::new(),

@@ -65,7 +65,8 @@ pub struct Cluster {
     pub kube_dns_ip: String,
 }
 
-/// A taint of a node, as Kubernetes writes it.
+/// A taint of a node, as Kubernetes writes it. A type of this crate, because bootstrap policies
+/// compile it for wasm32 without any other of ours.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Taint {

@@ -4,7 +4,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 
 use anyhow::{Result, bail};
-use longshore_xtask::control_plane::{self, Cluster, Program, State};
+use longshore_xtask::control_plane::{self, Cluster, Program, ProgramState};
 
 use crate::commands::{bold, table};
 
@@ -151,7 +151,7 @@ fn status(options: &Options<'_>) -> Result<()> {
     Ok(())
 }
 
-fn row(state: &State) -> Vec<String> {
+fn row(state: &ProgramState) -> Vec<String> {
     let of = |name: Program| name.name().to_owned();
     let (word, id, memory, cpu) = match &state.running {
         Some((process, usage)) => (

@@ -24,7 +24,7 @@ use anyhow::{Context as _, Result};
 
 pub use audit::{OTHER as OTHER_USER, OURS as OUR_USER, Request};
 pub use binaries::{Binaries, cache};
-pub use cluster::{Cluster, State, remove_orphans};
+pub use cluster::{Cluster, ProgramState, remove_orphans};
 pub use ports::free as free_ports;
 pub use process::{Process, Usage};
 pub use program::Program;

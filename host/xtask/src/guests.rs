@@ -6,13 +6,17 @@
 
 mod examples;
 pub mod shipped;
+#[path = "../../policy-tool/src/tools.rs"]
+mod tools;
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
+
+use tools::run;
 
 pub use examples::{Built, EXAMPLES, Example, build_examples};
 
@@ -232,16 +236,4 @@ fn unlocked(command: &str, manifest: &Path, target: &str) -> Command {
         cargo.env_remove(inherited);
     }
     cargo
-}
-
-/// Runs a command; its output is in the error if it fails.
-pub(crate) fn run(command: &mut Command) -> Result<()> {
-    let output = command
-        .output()
-        .with_context(|| format!("cannot run {:?}", command.get_program()))?;
-    if !output.status.success() {
-        let said = [output.stdout, output.stderr].concat();
-        bail!("{command:?} failed:\n{}", String::from_utf8_lossy(&said));
-    }
-    Ok(())
 }

@@ -11,7 +11,7 @@ mod tests {
         ("core", &[]),
         ("api", &["longshore-core", "longshore-objects"]),
         ("objects", &[]),
-        ("cloud", &[]),
+        ("cloud", &["longshore-api"]),
         (
             "kwok",
             &["longshore-api", "longshore-cloud", "longshore-core"],

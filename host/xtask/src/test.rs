@@ -8,6 +8,19 @@ use crate::commands::{self, Steps, bold, cargo, run_keeping};
 
 /// Leaves out the crate with the SDK of AWS, which takes minutes and gigabytes to build.
 pub const WITHOUT_SDK: [&str; 2] = ["--exclude", "longshore-aws"];
+/// What is built with that crate. With other features the SDK would be built once more.
+const WITH_SDK: [&str; 10] = [
+    "--package",
+    "longshore-aws",
+    "--package",
+    "longshore",
+    "--package",
+    "longshore-live",
+    "--package",
+    "longshore-sim",
+    "--features",
+    "longshore/aws,longshore-sim/aws",
+];
 
 /// Runs all steps; stops at the first that fails. Ends with the time of each step, and of each test
 /// suite. With `--aws` the steps are those of the crate with the SDK of AWS.
@@ -120,27 +133,10 @@ fn aws_steps(steps: &mut Steps) -> anyhow::Result<(Vec<Suite>, Vec<String>)> {
     })?;
     steps.run("control plane", || or_not_run(control_plane::build(SAY)))?;
     steps.run("clippy", || {
-        commands::run(cargo(&[
-            "clippy",
-            "--package",
-            "longshore-aws",
-            "--package",
-            "longshore",
-            "--package",
-            "longshore-live",
-            "--package",
-            "longshore-sim",
-            "--features",
-            "longshore/aws,longshore-sim/aws",
-            "--all-targets",
-            "--",
-            "--deny",
-            "warnings",
-        ]))
+        let all = ["--all-targets", "--", "--deny", "warnings"];
+        commands::run(cargo(&[&["clippy"][..], &WITH_SDK, &all].concat()))
     })?;
-    // In one run: with other features the SDK would be built twice.
     let lines = steps.run("tests", || {
-        let features = ["--features", "longshore/aws,longshore-sim/aws"];
         let suites = [
             "--no-fail-fast",
             "--lib",
@@ -153,18 +149,7 @@ fn aws_steps(steps: &mut Steps) -> anyhow::Result<(Vec<Suite>, Vec<String>)> {
             "--test",
             "on_ec2",
         ];
-        let packages = [
-            "test",
-            "--package",
-            "longshore-aws",
-            "--package",
-            "longshore",
-            "--package",
-            "longshore-live",
-            "--package",
-            "longshore-sim",
-        ];
-        let test = [&packages[..], &features, &suites].concat();
+        let test = [&["test"][..], &WITH_SDK, &suites].concat();
         run_keeping(cargo(&test), worth_repeating)
     })?;
     let not_run = lines.iter().filter(|line| is_ignored(line));

@@ -1,4 +1,6 @@
-//! Taints of nodes, as the custom resources hold them.
+//! Taints of nodes, as the custom resources hold them. A launch (`longshore-cloud`) has them as its
+//! NodeClaim has. Other types of taints stand where this one cannot: interned in `core`, for wasm32
+//! in `userdata`, as a record of the contract in `policy`.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use schemars::JsonSchema;

@@ -14,7 +14,7 @@ use super::object::{
     taints,
 };
 use super::requirement::{Of, WireRequirement, requirement};
-use super::wire::{Amount, Condition, List, Map, Meta, Text, only_from_maps};
+use super::wire::{Amount, Condition, List, Map, Meta, Text, WireClaimResources, only_from_maps};
 use crate::labels as label;
 use crate::time;
 
@@ -85,20 +85,12 @@ struct WireNodeClaimSpec<'a> {
     resources: Option<WireClaimResources<'a>>,
 }
 
-#[derive(Deserialize, Default, Debug)]
-#[serde(remote = "Self", default)]
-struct WireClaimResources<'a> {
-    #[serde(borrow)]
-    requests: Map<'a, Amount<'a>>,
-}
-
 only_from_maps!(
     WireNode<'a>,
     WireNodeSpec<'a>,
     WireNodeStatus<'a>,
     WireNodeClaim<'a>,
-    WireNodeClaimSpec<'a>,
-    WireClaimResources<'a>
+    WireNodeClaimSpec<'a>
 );
 
 /// The taint that follows `spec.unschedulable`.

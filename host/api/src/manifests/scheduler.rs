@@ -225,6 +225,19 @@ fn all(arguments: &Arguments, at: Path<'_>, names: &mut Symbols) -> Result<Vec<S
     Ok(made)
 }
 
+/// Whether a constraint with this `whenUnsatisfiable` keeps pods away from nodes.
+pub(super) fn is_required(when_unsatisfiable: &str, at: Path<'_>) -> Result<bool, Fault> {
+    match when_unsatisfiable {
+        "DoNotSchedule" => Ok(true),
+        "ScheduleAnyway" => Ok(false),
+        other => {
+            let what = format!("{} is not a policy", quoted(other));
+            let hint = "expected DoNotSchedule or ScheduleAnyway";
+            Err(at.field("whenUnsatisfiable").fault(what, hint))
+        }
+    }
+}
+
 fn one(c: &Constraint, at: Path<'_>, names: &mut Symbols) -> Result<Spread, Fault> {
     if c.label_selector.is_some() || c.match_label_keys.is_some() {
         let field = if c.label_selector.is_some() {
@@ -235,16 +248,7 @@ fn one(c: &Constraint, at: Path<'_>, names: &mut Symbols) -> Result<Spread, Faul
         let hint = "remove it: the selector of a default constraint is deduced from the pod's Services and owner";
         return Err(at.field(field).fault("may not be set", hint));
     }
-    let required = match c.when_unsatisfiable.as_str() {
-        "DoNotSchedule" => true,
-        "ScheduleAnyway" => false,
-        other => {
-            let what = format!("{} is not a policy", quoted(other));
-            return Err(at
-                .field("whenUnsatisfiable")
-                .fault(what, "expected DoNotSchedule or ScheduleAnyway"));
-        }
-    };
+    let required = is_required(&c.when_unsatisfiable, at)?;
     let positive = |number: i64, field| match i32::try_from(number) {
         Ok(number) if number >= 1 => Ok(number),
         _ => Err(at

@@ -15,7 +15,7 @@ use super::object::{amount, created, symbol};
 use super::pod::WireNodeSelector;
 use super::requirement::{Of, requirements};
 use super::selector::{WireSelector, selector};
-use super::wire::{Amount, List, Map, Meta, Text, only_from_maps};
+use super::wire::{Amount, List, Map, Meta, Text, WireClaimResources, only_from_maps};
 use crate::labels;
 
 /// Names the node for which a volume is to be made.
@@ -47,13 +47,6 @@ struct WireClaimSpec<'a> {
     resources: Option<WireClaimResources<'a>>,
     #[serde(borrow)]
     selector: Option<WireSelector<'a>>,
-}
-
-#[derive(Deserialize, Default, Debug)]
-#[serde(remote = "Self", default)]
-struct WireClaimResources<'a> {
-    #[serde(borrow)]
-    requests: Map<'a, Amount<'a>>,
 }
 
 #[derive(Deserialize, Default, Debug)]
@@ -244,7 +237,6 @@ struct WireAttachmentSource<'a> {
 }
 
 only_from_maps!(
-    WireClaimResources<'a>,
     WireClaimRef<'a>,
     WireCsiDriver<'a>,
     WireCsiDriverSpec,

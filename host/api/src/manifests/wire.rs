@@ -210,6 +210,14 @@ macro_rules! only_from_maps {
 }
 pub(crate) use only_from_maps;
 
+/// `spec.resources` of a NodeClaim or a PersistentVolumeClaim.
+#[derive(Deserialize, Default, Debug)]
+#[serde(remote = "Self", default)]
+pub(crate) struct WireClaimResources<'a> {
+    #[serde(borrow)]
+    pub requests: Map<'a, Amount<'a>>,
+}
+
 /// `metadata` of any object.
 #[derive(Deserialize, Default, Debug)]
 #[serde(remote = "Self", default, rename_all = "camelCase")]
@@ -267,4 +275,4 @@ pub(crate) struct Condition<'a> {
     pub since: Option<Text<'a>>,
 }
 
-only_from_maps!(Meta<'a>, Owner<'a>, Condition<'a>);
+only_from_maps!(Meta<'a>, Owner<'a>, Condition<'a>, WireClaimResources<'a>);

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use longshore_core::model::{DaemonSet, LabelSelector, PodDisruptionBudget, Workload};
+use longshore_core::model::{DaemonSet, LabelSelector, PodDisruptionBudget, Symbols, Workload};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -141,21 +141,11 @@ pub(super) fn read_workload(
     wire: WireWorkload<'_>,
     objects: &mut ObjectsBuilder,
 ) -> Result<(), Fault> {
-    let namespace = objects.namespace(&wire.metadata);
     let spec = wire.spec.unwrap_or_default();
-    let names = &mut objects.world.names;
-    let workload = Workload {
-        kind: names.intern(kind),
-        namespace,
-        name: names.intern(wire.metadata.name.as_deref().unwrap_or_default()),
-        selector: selector(
-            spec.selector.as_ref(),
-            Path::Root.field("spec").field("selector"),
-            names,
-        )?,
-    };
-    objects.world.workloads.push(workload);
-    Ok(())
+    let at = Path::Root.field("spec");
+    take_in(kind, &wire.metadata, objects, |names| {
+        selector(spec.selector.as_ref(), at.field("selector"), names)
+    })
 }
 
 /// Takes a Service or ReplicationController in.
@@ -164,14 +154,26 @@ pub(super) fn read_mapped(
     wire: WireMapped<'_>,
     objects: &mut ObjectsBuilder,
 ) -> Result<(), Fault> {
-    let namespace = objects.namespace(&wire.metadata);
     let spec = wire.spec.unwrap_or_default();
+    take_in(kind, &wire.metadata, objects, |names| {
+        Ok(map_selector(&spec.selector, names))
+    })
+}
+
+/// Takes an object in that selects pods.
+fn take_in(
+    kind: &str,
+    meta: &Meta<'_>,
+    objects: &mut ObjectsBuilder,
+    selector: impl FnOnce(&mut Symbols) -> Result<LabelSelector, Fault>,
+) -> Result<(), Fault> {
+    let namespace = objects.namespace(meta);
     let names = &mut objects.world.names;
     let workload = Workload {
         kind: names.intern(kind),
         namespace,
-        name: names.intern(wire.metadata.name.as_deref().unwrap_or_default()),
-        selector: map_selector(&spec.selector, names),
+        name: names.intern(meta.name.as_deref().unwrap_or_default()),
+        selector: selector(names)?,
     };
     objects.world.workloads.push(workload);
     Ok(())

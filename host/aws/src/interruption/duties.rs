@@ -19,10 +19,10 @@ const MEMORY_SWEEP_SECONDS: i64 = 60;
 
 /// What was done lately, and what is being done.
 #[derive(Debug, Default)]
-pub struct Duties(Mutex<Known>);
+pub struct Duties(Mutex<DutyTable>);
 
 #[derive(Debug, Default)]
-struct Known {
+struct DutyTable {
     /// Until when each is remembered.
     done: HashMap<Duty, i64>,
     /// Says whether it worked.

@@ -14,7 +14,7 @@ use crate::launch::fleet::{Fleet, UID_TAG};
 use crate::prices::OnDemand;
 use crate::records::{InstanceFacts, ShiftFacts, SpotPrice, SubnetFacts};
 use crate::subnets::Addresses;
-use crate::templates::Known;
+use crate::templates::KnownTemplates;
 
 /// Everything that is remembered. Nothing here is the only copy of anything.
 pub(crate) struct State {
@@ -23,7 +23,7 @@ pub(crate) struct State {
     /// On-demand prices of the price list.
     pub on_demand: OnDemand,
     pub addresses: Addresses,
-    pub templates: Known,
+    pub templates: KnownTemplates,
     /// Instances as they were described last.
     pub instances: HashMap<String, InstanceFacts>,
     /// Launches that are not over, by UID of the claim or token of the group.
@@ -96,7 +96,7 @@ impl State {
             prices: Vec::new(),
             on_demand: OnDemand::new(),
             addresses: Addresses::default(),
-            templates: Known::default(),
+            templates: KnownTemplates::default(),
             instances: HashMap::new(),
             launches: HashMap::new(),
             groups: HashMap::new(),

@@ -33,7 +33,7 @@ pub struct Host<'a> {
 
 /// What claims share, worked out once.
 #[derive(Default)]
-struct Known<'a> {
+struct SharedByClaims<'a> {
     /// Room for pods of each requested resource on each type, by NodePool.
     nets: FxHashMap<u32, Vec<Vec<i64>>>,
     /// The types that can be bought at all, by the requirements of a claim.
@@ -98,7 +98,7 @@ impl<'a> Hosts<'a> {
 
     /// Checks every host by itself.
     pub fn check(&self, found: &mut Violations<'_>) {
-        let mut known = Known::default();
+        let mut known = SharedByClaims::default();
         for host in self.hosts.iter().filter(|h| !h.pods.is_empty()) {
             match &host.kind {
                 HostKind::Node(node) => self.check_node(host, node, found),
@@ -224,7 +224,7 @@ impl<'a> Hosts<'a> {
         host: &Host<'_>,
         claim: &'a PlannedClaim,
         possible: &PossibleLabels<'a>,
-        known: &mut Known<'a>,
+        known: &mut SharedByClaims<'a>,
         found: &mut Violations<'_>,
     ) {
         let world = &*self.snapshot.world;
@@ -298,7 +298,7 @@ impl<'a> Hosts<'a> {
         &self,
         host: &Host<'_>,
         claim: &'a PlannedClaim,
-        known: &mut Known<'a>,
+        known: &mut SharedByClaims<'a>,
         found: &mut Violations<'_>,
     ) {
         let world = &*self.snapshot.world;

@@ -12,7 +12,7 @@ use super::compiled::Compiled;
 use super::costs::MIN_GAIN;
 use super::fill::Admits;
 use super::pack::{OnHost, OnOffer};
-use super::state::{HostState, State, most, rule_allows};
+use super::state::{HostState, SearchState, most, rule_allows};
 
 /// Steps for one cluster: a fraction of a second.
 const MAX_STEPS: usize = 300_000;
@@ -27,13 +27,13 @@ type Taken = Vec<(usize, Counts)>;
 struct TooLarge;
 
 /// The best state there is; nothing if that takes too many steps.
-pub fn search<'c, 'a>(c: &'c Compiled<'a>, removable: &[usize]) -> Option<State<'c, 'a>> {
+pub fn search<'c, 'a>(c: &'c Compiled<'a>, removable: &[usize]) -> Option<SearchState<'c, 'a>> {
     Exact::new(c, removable).best(removable).ok()
 }
 
 /// What is known of the cheapest purchase for some pods.
 #[derive(Clone, Copy)]
-enum Known {
+enum PurchaseCost {
     /// Its cost, USD per hour, and its first node by position in [`Exact::bought`].
     Cost(f64, usize),
     /// It costs at least so much.
@@ -47,7 +47,7 @@ struct Exact<'c, 'a> {
     /// Contents of nodes that are worth buying, cheapest first: the offer, and what it holds.
     bought: Vec<(usize, Counts)>,
     /// What is known of purchases for some pods.
-    known: FxHashMap<Counts, Known>,
+    known: FxHashMap<Counts, PurchaseCost>,
     /// What one unit of each class costs at least, USD per hour: no set of [`Exact::bought`] is
     /// cheaper than the sum over what it holds. So no purchase for any pods is.
     least: Vec<f64>,
@@ -72,7 +72,7 @@ impl<'c, 'a> Exact<'c, 'a> {
         }
     }
 
-    fn best(mut self, removable: &[usize]) -> Result<State<'c, 'a>, TooLarge> {
+    fn best(mut self, removable: &[usize]) -> Result<SearchState<'c, 'a>, TooLarge> {
         let all = self.demand(removable);
         self.offers(&all)?;
         self.least = self.least_costs();
@@ -207,7 +207,7 @@ impl<'c, 'a> Exact<'c, 'a> {
     /// worse than another, and what each of them takes.
     fn left_over(&mut self, removed: &[usize]) -> Result<Vec<(Counts, Taken)>, TooLarge> {
         let c = self.c;
-        let (demand, now) = (self.demand(removed), State::new(c));
+        let (demand, now) = (self.demand(removed), SearchState::new(c));
         let mut all: Vec<(Counts, Taken)> = vec![(demand.clone(), Vec::new())];
         let stays = |node: &usize| c.nodes[*node].destination && !removed.contains(node);
         for node in (0..c.nodes.len()).filter(stays) {
@@ -275,8 +275,8 @@ impl<'c, 'a> Exact<'c, 'a> {
             return Ok(0.0);
         };
         match self.known.get(left) {
-            Some(&Known::Cost(cost, _)) => return Ok(cost),
-            Some(&Known::AtLeast(least)) if least >= limit => return Ok(f64::INFINITY),
+            Some(&PurchaseCost::Cost(cost, _)) => return Ok(cost),
+            Some(&PurchaseCost::AtLeast(least)) if least >= limit => return Ok(f64::INFINITY),
             _ if self.at_least(left) >= limit => return Ok(f64::INFINITY),
             _ => {}
         }
@@ -301,19 +301,26 @@ impl<'c, 'a> Exact<'c, 'a> {
         }
         let (cost, at) = best;
         if at == usize::MAX {
-            self.known.insert(left.clone(), Known::AtLeast(limit));
+            self.known
+                .insert(left.clone(), PurchaseCost::AtLeast(limit));
             return Ok(f64::INFINITY);
         }
-        self.known.insert(left.clone(), Known::Cost(cost, at));
+        self.known
+            .insert(left.clone(), PurchaseCost::Cost(cost, at));
         Ok(cost)
     }
 
-    fn carried_out(&self, removed: &[usize], taken: Taken, mut left: Counts) -> State<'c, 'a> {
-        let mut state = State::new(self.c);
+    fn carried_out(
+        &self,
+        removed: &[usize],
+        taken: Taken,
+        mut left: Counts,
+    ) -> SearchState<'c, 'a> {
+        let mut state = SearchState::new(self.c);
         for &node in removed {
             state.set(node, HostState::Removed);
         }
-        let put = |state: &mut State<'c, 'a>, host: usize, counts: &Counts| {
+        let put = |state: &mut SearchState<'c, 'a>, host: usize, counts: &Counts| {
             let units = self
                 .classes
                 .iter()
@@ -324,7 +331,7 @@ impl<'c, 'a> Exact<'c, 'a> {
         for (host, counts) in taken {
             put(&mut state, host, &counts);
         }
-        while let Some(&Known::Cost(_, at)) = self.known.get(&left) {
+        while let Some(&PurchaseCost::Cost(_, at)) = self.known.get(&left) {
             let (offer, set) = &self.bought[at];
             let rest = less(&left, set);
             let held: Counts = left.iter().zip(&rest).map(|(l, r)| l - r).collect();

@@ -25,7 +25,7 @@ use super::consolidation::{DisruptionPolicies, Facts};
 use super::costs::{self, MoveCost};
 use super::decided::{self, Judge};
 use super::proposals;
-use super::proposals::{Dropped, NODEPOOL, Outcome, Proposal, Rules};
+use super::proposals::{Dropped, NODEPOOL, Proposal, Rules, SearchOutcome};
 use super::search::Effort;
 use super::verdicts::{self, COMMAND, Candidate, Method, REPLACES, Reason, Stays};
 use crate::ids::{NodeIx, PodIx, PoolIx};
@@ -557,7 +557,7 @@ impl<'s> Asked<'s> {
     fn propose(
         &mut self,
         c: &mut Compiled<'_>,
-        outcome: Outcome,
+        outcome: SearchOutcome,
         options: &RoundOptions<'_>,
     ) -> bool {
         let left = self.left_of_all();

@@ -4,7 +4,7 @@
 use super::costs::MIN_GAIN;
 use super::fill::{Demand, Filler};
 use super::pack::{self, OnOffer, Rest};
-use super::state::{HostState, Pods, State};
+use super::state::{HostState, Pods, SearchState};
 
 /// The most hosts that one try drops.
 const MAX_HOSTS: u64 = 6;
@@ -34,7 +34,7 @@ impl Rng {
 }
 
 /// Tries so many changes, and keeps those that pay.
-pub fn improve(state: &mut State<'_, '_>, filler: &mut Filler, tries: usize, rng: &mut Rng) {
+pub fn improve(state: &mut SearchState<'_, '_>, filler: &mut Filler, tries: usize, rng: &mut Rng) {
     let mut order: Vec<usize> = Vec::new();
     for number in 0..tries {
         if number % RANKED_FOR == 0 {
@@ -52,7 +52,7 @@ pub fn improve(state: &mut State<'_, '_>, filler: &mut Filler, tries: usize, rng
 
 /// Each node that may go alone, least worth what it costs first: what changes little needs.
 pub fn sweep(
-    state: &mut State<'_, '_>,
+    state: &mut SearchState<'_, '_>,
     filler: &mut Filler,
     most_worth: f64,
     rng: &mut Rng,
@@ -75,7 +75,7 @@ pub fn sweep(
 }
 
 /// Hosts that may be dropped, least worth what they cost first.
-fn ranked(state: &State<'_, '_>) -> Vec<usize> {
+fn ranked(state: &SearchState<'_, '_>) -> Vec<usize> {
     let droppable = |at: &usize| match state.hosts[*at].state {
         HostState::Kept => state.c.nodes[*at].removable,
         HostState::Bought(_) => true,
@@ -90,7 +90,7 @@ fn ranked(state: &State<'_, '_>) -> Vec<usize> {
 }
 
 /// What a host holds, for what it costs.
-fn worth(state: &State<'_, '_>, host: usize) -> f64 {
+fn worth(state: &SearchState<'_, '_>, host: usize) -> f64 {
     let c = state.c;
     let guests: f64 = state.hosts[host]
         .guests
@@ -104,7 +104,7 @@ fn worth(state: &State<'_, '_>, host: usize) -> f64 {
 }
 
 /// A few hosts, mostly of those that are least worth what they cost.
-fn pick(state: &State<'_, '_>, order: &[usize], rng: &mut Rng) -> Vec<usize> {
+fn pick(state: &SearchState<'_, '_>, order: &[usize], rng: &mut Rng) -> Vec<usize> {
     let hosts = 1 + rng.below(MAX_HOSTS);
     let mut picked = Vec::new();
     for _ in 0..hosts {
@@ -124,7 +124,7 @@ fn pick(state: &State<'_, '_>, order: &[usize], rng: &mut Rng) -> Vec<usize> {
 
 /// Drops hosts and places their pods anew; whether that pays. If not, nothing has changed.
 fn attempt(
-    state: &mut State<'_, '_>,
+    state: &mut SearchState<'_, '_>,
     filler: &mut Filler,
     dropped: &[usize],
     rng: &mut Rng,
@@ -163,7 +163,7 @@ fn add(pods: &mut Vec<Pods>, (class, count): Pods) {
 
 /// Places pods into free room, then on new nodes, as long as it costs less than `most`.
 fn place(
-    state: &mut State<'_, '_>,
+    state: &mut SearchState<'_, '_>,
     filler: &mut Filler,
     mut pods: Vec<Pods>,
     most: f64,
@@ -232,7 +232,7 @@ fn place(
 }
 
 /// The host with the least room left among those that take a pod.
-fn tightest(state: &State<'_, '_>, class: u32, start: usize) -> Option<usize> {
+fn tightest(state: &SearchState<'_, '_>, class: u32, start: usize) -> Option<usize> {
     let hosts = state.hosts.len();
     let mut best: Option<(f64, usize)> = None;
     for step in 0..hosts.min(MAX_SEARCHED_HOSTS) {

@@ -6,13 +6,13 @@ use std::collections::BinaryHeap;
 
 use super::compiled::Compiled;
 use super::fill::{Admits, Demand, Filler};
-use super::state::{HostState, Pods, State};
+use super::state::{HostState, Pods, SearchState};
 
 /// One node for everything that is left is taken if it is so much as good as the best one.
 const ALL_IN_ONE: f64 = 0.9;
 
 /// A host as the filler asks about it.
-pub struct OnHost<'s, 'c, 'a>(pub &'s State<'c, 'a>, pub usize);
+pub struct OnHost<'s, 'c, 'a>(pub &'s SearchState<'c, 'a>, pub usize);
 
 impl Admits for OnHost<'_, '_, '_> {
     fn admits(&self, class: u32) -> bool {
@@ -85,19 +85,23 @@ impl Ord for Choice {
 }
 
 /// Removes nodes and places their pods. Returns what found no place; the state is of no use then.
-pub fn pack(state: &mut State<'_, '_>, filler: &mut Filler, removed: &[usize]) -> Vec<Pods> {
+pub fn pack(state: &mut SearchState<'_, '_>, filler: &mut Filler, removed: &[usize]) -> Vec<Pods> {
     pack_with(state, filler, removed, removed)
 }
 
 /// Removes a node and finds other places for its pods, whatever they cost. Returns what found none;
 /// the state is of no use then.
-pub fn pack_elsewhere(state: &mut State<'_, '_>, filler: &mut Filler, node: usize) -> Vec<Pods> {
+pub fn pack_elsewhere(
+    state: &mut SearchState<'_, '_>,
+    filler: &mut Filler,
+    node: usize,
+) -> Vec<Pods> {
     pack_with(state, filler, &[node], &[])
 }
 
 /// The same of nodes, some of which may come back.
 fn pack_with(
-    state: &mut State<'_, '_>,
+    state: &mut SearchState<'_, '_>,
     filler: &mut Filler,
     removed: &[usize],
     may_return: &[usize],
@@ -121,7 +125,7 @@ fn pack_with(
 }
 
 /// Fills the nodes that stay, roomiest first.
-fn fill_kept(state: &mut State<'_, '_>, filler: &mut Filler, demand: &mut Demand) {
+fn fill_kept(state: &mut SearchState<'_, '_>, filler: &mut Filler, demand: &mut Demand) {
     let c = state.c;
     let kept = |at: &usize| state.hosts[*at].state == HostState::Kept && c.nodes[*at].destination;
     let mut order: Vec<(f64, usize)> = (0..c.nodes.len())
@@ -143,7 +147,7 @@ fn fill_kept(state: &mut State<'_, '_>, filler: &mut Filler, demand: &mut Demand
     }
 }
 
-fn put(state: &mut State<'_, '_>, demand: &mut Demand, host: usize, picks: &[Pods]) {
+fn put(state: &mut SearchState<'_, '_>, demand: &mut Demand, host: usize, picks: &[Pods]) {
     for &(class, pods) in picks {
         state.place(host, class, pods);
         demand.take((class, pods));
@@ -151,7 +155,12 @@ fn put(state: &mut State<'_, '_>, demand: &mut Demand, host: usize, picks: &[Pod
 }
 
 /// Buys for what is left, most value per dollar first; removed nodes compete with their own pods.
-fn buy(state: &mut State<'_, '_>, filler: &mut Filler, demand: &mut Demand, removed: &[usize]) {
+fn buy(
+    state: &mut SearchState<'_, '_>,
+    filler: &mut Filler,
+    demand: &mut Demand,
+    removed: &[usize],
+) {
     let c = state.c;
     demand.tidy(c);
     let mut rest = Rest::of(c, demand);
@@ -200,7 +209,7 @@ fn buy(state: &mut State<'_, '_>, filler: &mut Filler, demand: &mut Demand, remo
 }
 
 /// Value per dollar of the best contents.
-fn look(state: &State<'_, '_>, filler: &mut Filler, demand: &mut Demand, what: What) -> f64 {
+fn look(state: &SearchState<'_, '_>, filler: &mut Filler, demand: &mut Demand, what: What) -> f64 {
     let c = state.c;
     match what {
         What::Offer(offer) => {
@@ -229,7 +238,7 @@ fn look(state: &State<'_, '_>, filler: &mut Filler, demand: &mut Demand, what: W
     }
 }
 
-fn take(state: &mut State<'_, '_>, filler: &mut Filler, demand: &mut Demand, what: What) {
+fn take(state: &mut SearchState<'_, '_>, filler: &mut Filler, demand: &mut Demand, what: What) {
     let c = state.c;
     match what {
         What::Offer(offer) => {

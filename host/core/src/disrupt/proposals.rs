@@ -26,7 +26,7 @@ use crate::snapshot::Snapshot;
 pub use self::limits::Limits;
 pub(super) use self::limits::NODEPOOL;
 use self::limits::fits;
-pub use self::parts::Outcome;
+pub use self::parts::SearchOutcome;
 use self::parts::{Part, Target};
 pub(super) use self::spot::SPOT;
 pub use self::spot::SPOT_FLEXIBILITY;
@@ -161,7 +161,7 @@ pub enum Why {
 /// found again afterwards.
 pub fn of_state(
     c: &mut Compiled<'_>,
-    outcome: Outcome,
+    outcome: SearchOutcome,
     rules: Rules,
     mut left: FxHashMap<Symbol, u32>,
 ) -> (Vec<Proposal>, Vec<Dropped>) {
@@ -301,7 +301,7 @@ fn restrict(part: &Part, nodes: Vec<usize>) -> Part {
 /// ever.
 pub fn of_one(
     c: &mut Compiled<'_>,
-    outcome: Outcome,
+    outcome: SearchOutcome,
     method: Method,
     limits: &mut Limits,
 ) -> (Vec<Proposal>, Vec<Dropped>) {

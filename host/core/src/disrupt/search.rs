@@ -12,7 +12,7 @@ use super::exact;
 use super::fill::Filler;
 use super::neighbourhood::{self, Rng};
 use super::pack;
-use super::state::State;
+use super::state::SearchState;
 use crate::stop::Stop;
 
 /// How much to search.
@@ -59,13 +59,13 @@ const MAX_SWEPT_WORTH: f64 = 1.3;
 const MAX_SWEEPS: usize = 4;
 
 /// The best state found.
-pub fn search<'c, 'a>(c: &'c Compiled<'a>, effort: Effort, stop: Stop<'_>) -> State<'c, 'a> {
+pub fn search<'c, 'a>(c: &'c Compiled<'a>, effort: Effort, stop: Stop<'_>) -> SearchState<'c, 'a> {
     let removable: Vec<usize> = (0..c.nodes.len())
         .filter(|&at| c.nodes[at].removable)
         .collect();
     let mut filler = Filler::default();
     let mut rng = Rng::new(effort.seed + 1);
-    let mut best = State::new(c);
+    let mut best = SearchState::new(c);
     if removable.is_empty() {
         return best;
     }
@@ -82,7 +82,7 @@ pub fn search<'c, 'a>(c: &'c Compiled<'a>, effort: Effort, stop: Stop<'_>) -> St
     } else {
         for (threshold, with_room) in THRESHOLDS {
             if stop.is_raised() {
-                return State::new(c);
+                return SearchState::new(c);
             }
             let removed = screen(c, &removable, threshold, with_room);
             keep_better(&mut best, attempt(c, &mut filler, &removed));
@@ -95,7 +95,7 @@ pub fn search<'c, 'a>(c: &'c Compiled<'a>, effort: Effort, stop: Stop<'_>) -> St
     neighbourhood::improve(&mut best, &mut filler, tries, &mut rng);
     for _ in 0..MAX_SWEEPS {
         if stop.is_raised() {
-            return State::new(c);
+            return SearchState::new(c);
         }
         if !neighbourhood::sweep(&mut best, &mut filler, MAX_SWEPT_WORTH, &mut rng) {
             break;
@@ -105,9 +105,9 @@ pub fn search<'c, 'a>(c: &'c Compiled<'a>, effort: Effort, stop: Stop<'_>) -> St
 }
 
 /// What is found by looking at one node after the other: for clusters that have hardly changed.
-pub fn sweep<'c, 'a>(c: &'c Compiled<'a>, effort: Effort) -> State<'c, 'a> {
+pub fn sweep<'c, 'a>(c: &'c Compiled<'a>, effort: Effort) -> SearchState<'c, 'a> {
     let mut filler = Filler::default();
-    let mut state = State::new(c);
+    let mut state = SearchState::new(c);
     neighbourhood::sweep(
         &mut state,
         &mut filler,
@@ -117,7 +117,7 @@ pub fn sweep<'c, 'a>(c: &'c Compiled<'a>, effort: Effort) -> State<'c, 'a> {
     state
 }
 
-fn keep_better<'c, 'a>(best: &mut State<'c, 'a>, found: Option<State<'c, 'a>>) {
+fn keep_better<'c, 'a>(best: &mut SearchState<'c, 'a>, found: Option<SearchState<'c, 'a>>) {
     if let Some(found) = found
         && found.cost < best.cost - MIN_GAIN
     {
@@ -147,10 +147,10 @@ fn attempt<'c, 'a>(
     c: &'c Compiled<'a>,
     filler: &mut Filler,
     removed: &[usize],
-) -> Option<State<'c, 'a>> {
+) -> Option<SearchState<'c, 'a>> {
     let mut removed = removed.to_vec();
     for _ in 0..3 {
-        let mut state = State::new(c);
+        let mut state = SearchState::new(c);
         let left = pack::pack(&mut state, filler, &removed);
         if left.is_empty() {
             state.compact();

@@ -46,7 +46,7 @@ enum Change {
 
 /// Which nodes are gone, what is bought, and which pods are guests where.
 #[derive(Clone)]
-pub struct State<'c, 'a> {
+pub struct SearchState<'c, 'a> {
     /// The cluster.
     pub c: &'c Compiled<'a>,
     /// Existing nodes, then bought ones.
@@ -56,7 +56,7 @@ pub struct State<'c, 'a> {
     log: Vec<Change>,
 }
 
-impl<'c, 'a> State<'c, 'a> {
+impl<'c, 'a> SearchState<'c, 'a> {
     /// The cluster as it is.
     pub fn new(c: &'c Compiled<'a>) -> Self {
         let host = |node: &super::compiled::Node| Host {
@@ -65,7 +65,7 @@ impl<'c, 'a> State<'c, 'a> {
             guests: SmallVec::new(),
             counts: SmallVec::new(),
         };
-        State {
+        SearchState {
             c,
             hosts: c.nodes.iter().map(host).collect(),
             cost: 0.0,

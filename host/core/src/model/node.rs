@@ -16,7 +16,7 @@ pub enum TaintEffect {
     NoExecute,
 }
 
-/// A taint of a node or a NodePool.
+/// A taint of a node or a NodePool, its texts interned: pods are compared with it for every node.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Taint {
     /// Key of the taint.

@@ -44,7 +44,7 @@ pub async fn run(shell: Arc<Shell<SystemClock>>, client: Client) {
 }
 
 /// A Node that was made.
-struct Known {
+struct MadeNode {
     name: String,
     boot_id: String,
 }
@@ -53,7 +53,7 @@ struct Known {
 async fn look(
     shell: &Shell<SystemClock>,
     client: &Client,
-    known: &mut BTreeMap<String, Known>,
+    known: &mut BTreeMap<String, MadeNode>,
 ) -> kube::Result<()> {
     let nodes: Api<Node> = Api::all(client.clone());
     if known.is_empty() {
@@ -61,7 +61,7 @@ async fn look(
         known.extend(all.iter().filter_map(|node| {
             let instance = node.annotations().get(INSTANCE)?;
             let info = node.status.as_ref().and_then(|of| of.node_info.as_ref());
-            let of = Known {
+            let of = MadeNode {
                 name: node.name_any(),
                 boot_id: info.map(|info| info.boot_id.clone()).unwrap_or_default(),
             };
@@ -115,7 +115,7 @@ async fn look(
             .create(&PostParams::default(), &node(&one, claim))
             .await;
         ignore(409, made.map(drop))?;
-        let of = Known {
+        let of = MadeNode {
             name: one.name,
             boot_id: one.boot_id,
         };

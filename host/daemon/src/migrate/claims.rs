@@ -155,8 +155,8 @@ fn check_instance(
 
 fn check_tags(object: &Object, status: &NodeClaimStatus, report: &mut Report) {
     let on_ec2 = status.provider_id.starts_with("aws://");
-    let told = [TAGGED, CLUSTER_TAGGED].map(|key| object.annotation(key) == Some("true"));
-    if !on_ec2 || status.node_name.is_empty() || told == [true, true] {
+    let tagged = [TAGGED, CLUSTER_TAGGED].map(|key| object.annotation(key) == Some("true"));
+    if !on_ec2 || status.node_name.is_empty() || tagged == [true, true] {
         return;
     }
     let what = format!("Annotations {TAGGED} and {CLUSTER_TAGGED} become true.");

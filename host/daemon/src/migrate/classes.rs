@@ -10,7 +10,7 @@ use longshore_ec2::nodeclass::{self, EC2NodeClass, FINALIZER};
 use longshore_ec2::validation::{self, Fault};
 
 use super::cluster::{Cluster, Object};
-use super::controller::told;
+use super::controller::settings_of;
 use super::report::{Level, Report};
 
 /// An EC2NodeClass that can be read.
@@ -73,8 +73,8 @@ fn karpenter(cluster: &Cluster, variable: &str) -> Option<String> {
     let mut deployments = cluster.all("Deployment");
     deployments.find_map(|one| {
         let containers = one.value["spec"]["template"]["spec"]["containers"].as_array();
-        let mut told = containers.into_iter().flatten().map(told);
-        told.find_map(|told| told.get(variable).cloned())
+        let mut settings = containers.into_iter().flatten().map(settings_of);
+        settings.find_map(|settings| settings.get(variable).cloned())
     })
 }
 
@@ -90,13 +90,13 @@ fn expressions(cluster: &Cluster) -> bool {
 /// was told, or as pods have it.
 fn bundle(cluster: &Cluster) -> Option<String> {
     let typed = cluster.ca_bundle.clone();
-    let told = || karpenter(cluster, "CLUSTER_CA_BUNDLE").filter(|told| !told.is_empty());
+    let configured = || karpenter(cluster, "CLUSTER_CA_BUNDLE").filter(|text| !text.is_empty());
     let of_pods = || {
         let map = cluster.all("ConfigMap").next()?;
         let pem = map.value["data"]["ca.crt"].as_str()?;
         Some(STANDARD.encode(pem))
     };
-    typed.or_else(told).or_else(of_pods)
+    typed.or_else(configured).or_else(of_pods)
 }
 
 fn check_spec(object: &Object, class: &EC2NodeClass, expressions: bool, report: &mut Report) {

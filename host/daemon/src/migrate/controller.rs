@@ -185,10 +185,10 @@ fn check_deployment(
         return;
     };
     check_version(deployment, container, report);
-    let told = told(container);
+    let settings = settings_of(container);
     let gates = gates.get_or_insert_default();
     let runs = deployment.value["spec"]["replicas"].as_i64().unwrap_or(1) > 0;
-    let without_lease = told
+    let without_lease = settings
         .get("DISABLE_LEADER_ELECTION")
         .is_some_and(|set| set != "false");
     if runs && without_lease {
@@ -197,11 +197,11 @@ fn check_deployment(
         report.add(Level::Blocks, deployment, "spec.replicas", what, hint);
     }
     let on_ec2 = cluster.all("EC2NodeClass").next().is_some();
-    let get = |name: &str| told.get(name).cloned();
+    let get = |name: &str| settings.get(name).cloned();
     for (level, what, hint) in said_of_settings(get, on_ec2) {
         report.add(level, deployment, "", what, hint);
     }
-    for gate in told
+    for gate in settings
         .get("FEATURE_GATES")
         .map_or("", String::as_str)
         .split(',')
@@ -213,13 +213,13 @@ fn check_deployment(
 }
 
 /// Variables of a container and flags of its arguments, by variable. Flags win.
-pub fn told(container: &Value) -> BTreeMap<String, String> {
+pub fn settings_of(container: &Value) -> BTreeMap<String, String> {
     use crate::args::karpenter::FLAGS;
-    let mut told = BTreeMap::new();
+    let mut settings = BTreeMap::new();
     for variable in container["env"].as_array().into_iter().flatten() {
         let name = variable["name"].as_str();
         if let (Some(name), Some(value)) = (name, variable["value"].as_str()) {
-            told.insert(name.to_owned(), value.to_owned());
+            settings.insert(name.to_owned(), value.to_owned());
         }
     }
     let arguments = container["args"].as_array();
@@ -237,9 +237,9 @@ pub fn told(container: &Value) -> BTreeMap<String, String> {
         // A flag with a value may have it as the next argument.
         let next = || arguments.next_if(|_| flag.value.is_some());
         let value = value.or_else(next).unwrap_or("true");
-        told.insert(flag.variable.to_owned(), value.to_owned());
+        settings.insert(flag.variable.to_owned(), value.to_owned());
     }
-    told
+    settings
 }
 
 /// What settings of Karpenter's that have no meaning here come to.

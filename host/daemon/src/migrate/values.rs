@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::chart::{self, Rendered};
 use super::cluster::Cluster;
-use super::controller::{release, said_of_settings, told};
+use super::controller::{release, said_of_settings, settings_of};
 use super::dry_run::{self, Verdict};
 use super::report::{Level, Report};
 use crate::input;
@@ -106,7 +106,7 @@ pub fn check(
 fn environment(objects: &[Value]) -> Option<BTreeMap<String, String>> {
     let deployment = objects.iter().find(|one| one["kind"] == "Deployment")?;
     let container = &deployment["spec"]["template"]["spec"]["containers"][0];
-    container.is_object().then(|| told(container))
+    container.is_object().then(|| settings_of(container))
 }
 
 /// Adds what the chart says of the values, and the API server of the chart's objects.
@@ -221,11 +221,11 @@ fn examine(
             }
         }
     }
-    let told = match environment {
+    let settings = match environment {
         Some(environment) => environment.clone(),
         None => table.variables(settings),
     };
-    for (level, what, hint) in said_of_settings(|name| told.get(name).cloned(), on_ec2) {
+    for (level, what, hint) in said_of_settings(|name| settings.get(name).cloned(), on_ec2) {
         report.add_of(
             level,
             ("values", "Karpenter's chart"),

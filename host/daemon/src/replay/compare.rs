@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::RoundPlace;
-use longshore_journal::round::{Outcome, Summary};
+use longshore_journal::round::{RoundOutcome, Summary};
 
 /// How another scorer compares.
 #[derive(Debug, Default, Serialize)]
@@ -71,8 +71,9 @@ impl Other {
     }
 
     /// Adds a round. A round with a rejected plan on either side is not compared.
-    pub fn add(&mut self, place: RoundPlace, recorded: &Outcome, with: &Outcome) {
-        let (Outcome::Decided(recorded), Outcome::Decided(with)) = (recorded, with) else {
+    pub fn add(&mut self, place: RoundPlace, recorded: &RoundOutcome, with: &RoundOutcome) {
+        let (RoundOutcome::Decided(recorded), RoundOutcome::Decided(with)) = (recorded, with)
+        else {
             return;
         };
         self.rounds += 1;

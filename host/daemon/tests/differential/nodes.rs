@@ -7,7 +7,7 @@ use super::rules::{ARCH, CAPACITY, FAMILY, HOST, NOW, OS, POOL, SIZE, TEAM, TEAM
 use super::{Making, Theme, pods, volumes};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
+enum NodeState {
     Ready,
     /// Joined, but startup taints stand.
     Starting,
@@ -34,17 +34,17 @@ pub fn make(making: &mut Making) {
     };
     for at in 0..count {
         let state = match making.random.below(if about { 10 } else { 22 }) {
-            0 | 1 => State::Starting,
-            2 | 3 => State::InFlight,
-            4 | 5 => State::Leaving,
-            6 => State::Foreign,
-            _ => State::Ready,
+            0 | 1 => NodeState::Starting,
+            2 | 3 => NodeState::InFlight,
+            4 | 5 => NodeState::Leaving,
+            6 => NodeState::Foreign,
+            _ => NodeState::Ready,
         };
         node(making, at, state);
     }
 }
 
-fn node(making: &mut Making, at: usize, state: State) {
+fn node(making: &mut Making, at: usize, state: NodeState) {
     let name = format!("node-{at}");
     let shape = making.random.pick(&making.types).clone();
     let offerings: Vec<Value> = shape["offerings"].as_array().cloned().unwrap_or_default();
@@ -80,14 +80,17 @@ fn node(making: &mut Making, at: usize, state: State) {
     if making.random.chance(25) {
         labels[TEAM] = json!(making.random.pick(&TEAMS));
     }
-    if state != State::Foreign {
+    if state != NodeState::Foreign {
         labels[POOL] = json!(pool_name);
         labels["karpenter.kwok.sh/kwoknodeclass"] = json!("default");
     }
-    let joined = matches!(state, State::Ready | State::Leaving | State::Starting);
+    let joined = matches!(
+        state,
+        NodeState::Ready | NodeState::Leaving | NodeState::Starting
+    );
     if joined {
         labels["karpenter.sh/registered"] = json!("true");
-        if state != State::Starting {
+        if state != NodeState::Starting {
             labels["karpenter.sh/initialized"] = json!("true");
         }
     }
@@ -113,7 +116,7 @@ fn node(making: &mut Making, at: usize, state: State) {
         .as_array()
         .cloned()
         .unwrap_or_default();
-    if state == State::Starting {
+    if state == NodeState::Starting {
         if startup.is_empty() && making.random.chance(50) {
             startup.push(json!({"key": "example.com/boot", "effect": "NoSchedule"}));
         }
@@ -122,22 +125,22 @@ fn node(making: &mut Making, at: usize, state: State) {
             taints.push(json!({"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}));
         }
     }
-    if state == State::Foreign && making.random.chance(50) || making.random.chance(6) {
+    if state == NodeState::Foreign && making.random.chance(50) || making.random.chance(6) {
         taints.push(json!({"key": "dedicated", "value": "a", "effect": "NoSchedule"}));
     }
     let uid = format!("nc-{at}");
-    if state != State::Foreign {
+    if state != NodeState::Foreign {
         let mut reached = vec!["Launched"];
         reached.extend(["Registered"].iter().filter(|_| joined));
         reached.extend(
             ["Initialized", "Consolidatable", "Ready"]
                 .iter()
-                .filter(|_| joined && state != State::Starting),
+                .filter(|_| joined && state != NodeState::Starting),
         );
         let mut claim_labels = labels.clone();
         if let Some(labels) = claim_labels.as_object_mut() {
             labels.remove(HOST);
-            if state == State::InFlight {
+            if state == NodeState::InFlight {
                 labels.remove("karpenter.sh/registered");
             }
         }
@@ -151,15 +154,15 @@ fn node(making: &mut Making, at: usize, state: State) {
             },
             "status": {"providerID": format!("kwok://{name}"), "capacity": capacity, "allocatable": free, "conditions": conditions},
         });
-        if state != State::InFlight {
+        if state != NodeState::InFlight {
             claim["status"]["nodeName"] = json!(name);
         }
-        if state == State::Leaving {
+        if state == NodeState::Leaving {
             claim["metadata"]["deletionTimestamp"] = json!(NOW);
         }
         making.items.push(claim);
     }
-    if state == State::InFlight {
+    if state == NodeState::InFlight {
         return;
     }
     let mut node = json!({
@@ -168,7 +171,7 @@ fn node(making: &mut Making, at: usize, state: State) {
         "spec": {"providerID": format!("kwok://{name}"), "taints": taints},
         "status": {"capacity": capacity, "allocatable": free, "conditions": [met("Ready")]},
     });
-    if state == State::Leaving {
+    if state == NodeState::Leaving {
         node["metadata"]["deletionTimestamp"] = json!(NOW);
         if making.random.chance(70) {
             push(

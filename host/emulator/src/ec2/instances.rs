@@ -7,7 +7,7 @@ use super::paging::Page;
 use super::tags::{few_tags, tag_allowed, tag_set};
 use crate::action::{Context, Found};
 use crate::wire::{Refusal, Scope, Xml, element, flag, items, text};
-use crate::world::{CapacityType, Instance, State, USER, World};
+use crate::world::{CapacityType, Instance, InstanceState, USER, World};
 
 const FILTERS: [&str; 13] = [
     "tag",
@@ -97,7 +97,7 @@ fn lifecycle(one: &Instance) -> Option<&str> {
 }
 
 /// `code` and `name` of a state.
-pub(super) fn state(name: &'static str, state: State) -> Xml {
+pub(super) fn state(name: &'static str, state: InstanceState) -> Xml {
     element(
         name,
         [text("code", state.code()), text("name", state.name())],
@@ -292,12 +292,12 @@ pub(super) fn terminate(world: &mut World, context: &Context, ids: &[String]) ->
         let before = world
             .instances
             .get(id)
-            .map_or(State::Terminated, |one| one.state);
+            .map_or(InstanceState::Terminated, |one| one.state);
         world.shut_down(context.now, id, USER);
         let after = world
             .instances
             .get(id)
-            .map_or(State::Terminated, |one| one.state);
+            .map_or(InstanceState::Terminated, |one| one.state);
         entries.push(vec![
             text("instanceId", id),
             state("currentState", after),

@@ -8,7 +8,7 @@ use crate::time::Time;
 use crate::wire::{Params, Refusal, Scope};
 use crate::world::account::Tags;
 use crate::world::instance::Interface;
-use crate::world::{CapacityType, Instance, State, World};
+use crate::world::{CapacityType, Instance, InstanceState, World};
 
 /// Where and as what an instance is launched.
 #[derive(Clone, Debug, PartialEq)]
@@ -190,7 +190,7 @@ pub fn launch(
         id: id.clone(),
         launch: purchase.launch.clone(),
         launched: context.now,
-        state: State::Pending,
+        state: InstanceState::Pending,
         reason: None,
         image: place.image.clone(),
         instance_type: place.instance_type.clone(),

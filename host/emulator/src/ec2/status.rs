@@ -7,7 +7,7 @@ use crate::action::{Context, Found};
 use crate::time::Time;
 use crate::wire::{Scope, Xml, element, items, text};
 use crate::world::account::Tags;
-use crate::world::{Instance, State, World};
+use crate::world::{Instance, InstanceState, World};
 
 pub(super) fn describe(world: &World, context: &Context, scope: &Scope) -> Found {
     let ids = scope.texts("InstanceId");
@@ -26,7 +26,7 @@ pub(super) fn describe(world: &World, context: &Context, scope: &Scope) -> Found
     let none = Tags::new();
     let rows = world.instances.iter_at(context.as_of).filter(|(id, one)| {
         (ids.is_empty() || ids.contains(id))
-            && (all || one.state == State::Running)
+            && (all || one.state == InstanceState::Running)
             && filters.fit(&none, |field| match field {
                 "instance-status.status" => vec![status(one, one.instance_impaired)],
                 "system-status.status" => vec![status(one, one.system_impaired)],
@@ -68,8 +68,8 @@ pub(super) fn describe(world: &World, context: &Context, scope: &Scope) -> Found
 
 fn status(one: &Instance, impaired: Option<Time>) -> &'static str {
     match (one.state, impaired) {
-        (State::Running, Some(_)) => "impaired",
-        (State::Running, None) => "ok",
+        (InstanceState::Running, Some(_)) => "impaired",
+        (InstanceState::Running, None) => "ok",
         _ => "not-applicable",
     }
 }

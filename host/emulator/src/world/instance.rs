@@ -7,7 +7,7 @@ use crate::time::Time;
 
 /// The life of an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum InstanceState {
     /// Bought, not started.
     Pending,
     /// Started.
@@ -18,30 +18,30 @@ pub enum State {
     Terminated,
 }
 
-impl State {
+impl InstanceState {
     /// EC2's name.
     pub fn name(self) -> &'static str {
         match self {
-            State::Pending => "pending",
-            State::Running => "running",
-            State::ShuttingDown => "shutting-down",
-            State::Terminated => "terminated",
+            InstanceState::Pending => "pending",
+            InstanceState::Running => "running",
+            InstanceState::ShuttingDown => "shutting-down",
+            InstanceState::Terminated => "terminated",
         }
     }
 
     /// EC2's number.
     pub fn code(self) -> u8 {
         match self {
-            State::Pending => 0,
-            State::Running => 16,
-            State::ShuttingDown => 32,
-            State::Terminated => 48,
+            InstanceState::Pending => 0,
+            InstanceState::Running => 16,
+            InstanceState::ShuttingDown => 32,
+            InstanceState::Terminated => 48,
         }
     }
 
     /// Whether it can still be terminated.
     pub fn lives(self) -> bool {
-        matches!(self, State::Pending | State::Running)
+        matches!(self, InstanceState::Pending | InstanceState::Running)
     }
 }
 
@@ -97,7 +97,7 @@ pub struct Instance {
     pub id: String,
     pub launch: String,
     pub launched: Time,
-    pub state: State,
+    pub state: InstanceState,
     pub reason: Option<(&'static str, &'static str)>,
     pub image: String,
     pub instance_type: String,

@@ -4,7 +4,7 @@ use crate::event_bridge;
 use crate::time::{HOUR, MINUTE, SECOND, Time};
 
 use super::World;
-use super::instance::{CapacityType, State};
+use super::instance::{CapacityType, InstanceState};
 use super::queue::Queue;
 
 /// Something that happens at a time.
@@ -67,9 +67,9 @@ impl World {
                 if self
                     .instances
                     .get(&id)
-                    .is_some_and(|one| one.state == State::Pending)
+                    .is_some_and(|one| one.state == InstanceState::Pending)
                 {
-                    self.set_state(at, &id, State::Running);
+                    self.set_state(at, &id, InstanceState::Running);
                 }
             }
             Event::Reclaim(id) => self.shut_down(at, &id, RECLAIMED),
@@ -88,7 +88,7 @@ impl World {
         let (least, most) = self.account.settings.start_milliseconds;
         let start = now.plus(self.chance.between(least, most));
         self.plan(start, Event::Start(id.to_owned()));
-        self.publish_state(now, id, State::Pending);
+        self.publish_state(now, id, InstanceState::Pending);
     }
 
     /// Begins the end of an instance, if it lives.
@@ -98,7 +98,7 @@ impl World {
         }
         self.instances
             .change(now, id, |one| one.reason = Some(reason));
-        self.set_state(now, id, State::ShuttingDown);
+        self.set_state(now, id, InstanceState::ShuttingDown);
         let (least, most) = self.account.settings.stop_milliseconds;
         let end = now.plus(self.chance.between(least, most));
         self.plan(end, Event::End(id.to_owned()));
@@ -109,7 +109,7 @@ impl World {
         let Some(one) = self.instances.get(id).cloned() else {
             return;
         };
-        self.set_state(now, id, State::Terminated);
+        self.set_state(now, id, InstanceState::Terminated);
         if one.capacity_type != CapacityType::Reserved {
             let key = (
                 one.instance_type.clone(),
@@ -130,12 +130,12 @@ impl World {
         self.plan(now.plus(DESCRIPTION_TIME), Event::Forget(id.to_owned()));
     }
 
-    fn set_state(&mut self, now: Time, id: &str, state: State) {
+    fn set_state(&mut self, now: Time, id: &str, state: InstanceState) {
         self.instances.change(now, id, |one| one.state = state);
         self.publish_state(now, id, state);
     }
 
-    fn publish_state(&mut self, now: Time, id: &str, state: State) {
+    fn publish_state(&mut self, now: Time, id: &str, state: InstanceState) {
         if self.account.settings.state_changes {
             let detail = serde_json::json!({"instance-id": id, "state": state.name()});
             self.publish(now, event_bridge::STATE_CHANGE, id, detail);

@@ -357,16 +357,20 @@ mod tests {
         launch
     }
 
-    /// The type, zone and capacity type chosen and its operating system, or why none is.
-    fn chosen(lines: &[&str], faults: &[(&str, &str)]) -> String {
-        let mut names = Symbols::default();
-        let catalogue = built_in(&mut names);
+    /// Faults that a NodeClass asks for with annotations of these names.
+    fn read(faults: &[(&str, &str)]) -> Faults {
         let asked = faults
             .iter()
             .map(|(what, how)| (format!("kwok.longshore.dev/{what}"), (*how).to_owned()))
             .collect();
-        let faults = Faults::read([&asked]).unwrap();
-        match choose(&catalogue, &names, &claim(lines), &faults) {
+        Faults::read([&asked]).unwrap()
+    }
+
+    /// The type, zone and capacity type chosen and its operating system, or why none is.
+    fn chosen(lines: &[&str], faults: &[(&str, &str)]) -> String {
+        let mut names = Symbols::default();
+        let catalogue = built_in(&mut names);
+        match choose(&catalogue, &names, &claim(lines), &read(faults)) {
             Ok(choice) => {
                 let keys = [INSTANCE_TYPE, ZONE, CAPACITY_TYPE, "kubernetes.io/os"];
                 keys.map(|key| choice.labels[key].as_str()).join(" ")
@@ -423,11 +427,7 @@ mod tests {
             let mut launch = claim(&[types, "cpu=1"]);
             let order = order.map(|word| (LAUNCH_ORDER.to_owned(), word.to_owned()));
             launch.annotations.extend(order);
-            let asked = short
-                .iter()
-                .map(|(what, how)| (format!("kwok.longshore.dev/{what}"), (*how).to_owned()))
-                .collect();
-            let faults = Faults::read([&asked]).unwrap();
+            let faults = read(short);
             let choice = choose(&catalogue, &names, &launch, &faults).unwrap();
             [INSTANCE_TYPE, CAPACITY_TYPE]
                 .map(|key| choice.labels[key].clone())
@@ -452,11 +452,7 @@ mod tests {
             let annotations = [(LAUNCH_ORDER, "spot"), (LAUNCH_ZONE, "test-zone-c")];
             let annotations = annotations.map(|(key, value)| (key.to_owned(), value.to_owned()));
             launch.annotations.extend(annotations);
-            let asked = short
-                .iter()
-                .map(|(what, how)| (format!("kwok.longshore.dev/{what}"), (*how).to_owned()))
-                .collect();
-            let faults = Faults::read([&asked]).unwrap();
+            let faults = read(short);
             let choice = choose(&catalogue, &names, &launch, &faults).unwrap();
             choice.labels[ZONE].clone()
         };
@@ -474,11 +470,7 @@ mod tests {
             let mut launch = claim(&[types, "cpu=1"]);
             let annotations = &mut launch.annotations;
             annotations.insert(PRICE_OVERLAY.to_owned(), marked.to_owned());
-            let asked = faults
-                .iter()
-                .map(|(what, how)| (format!("kwok.longshore.dev/{what}"), (*how).to_owned()))
-                .collect();
-            let faults = Faults::read([&asked]).unwrap();
+            let faults = read(faults);
             let choice = choose(&catalogue, &names, &launch, &faults).unwrap();
             [INSTANCE_TYPE, CAPACITY_TYPE].map(|key| choice.labels[key].clone())
         };

@@ -8,7 +8,8 @@ use kube::Resource as _;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, Preconditions};
 use kube::core::Request;
 use longshore_api::crd::{
-    Condition, ConditionStatus, NodeClaim, NodeClaimStatus, Time, condition, set_condition,
+    Condition, ConditionStatus, NodeClaim, NodeClaimStatus, Time, Timestamp, condition,
+    set_condition,
 };
 use serde_json::{Value, json};
 
@@ -243,7 +244,7 @@ pub async fn delete(ctx: &Context, claim: &NodeClaim, why: &str) -> Result<bool,
 }
 
 /// The condition Ready follows from the three before it.
-pub fn set_ready(ctx: &Context, status: &mut NodeClaimStatus) {
+pub fn set_ready(now: Timestamp, status: &mut NodeClaimStatus) {
     let parts = [LAUNCHED, REGISTERED, INITIALIZED].map(|t| condition(&status.conditions, t));
     let worst = |wanted: ConditionStatus| {
         parts
@@ -276,12 +277,12 @@ pub fn set_ready(ctx: &Context, status: &mut NodeClaimStatus) {
             format!("waits for {}", waits.join(", ")),
         )
     };
-    set(ctx, status, "Ready", state, &reason, &message);
+    set(now, status, "Ready", state, &reason, &message);
 }
 
 /// Sets a condition; says whether that changed its status.
 pub fn set(
-    ctx: &Context,
+    now: Timestamp,
     status: &mut NodeClaimStatus,
     what: &str,
     to: ConditionStatus,
@@ -289,14 +290,7 @@ pub fn set(
     message: &str,
 ) -> bool {
     let before = condition(&status.conditions, what).map(|c| c.status);
-    set_condition(
-        &mut status.conditions,
-        what,
-        to,
-        reason,
-        message,
-        Time(ctx.now()),
-    );
+    set_condition(&mut status.conditions, what, to, reason, message, Time(now));
     before != Some(to)
 }
 

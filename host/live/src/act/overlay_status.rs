@@ -9,10 +9,10 @@ use serde_json::json;
 use super::claim_writes::transition;
 use super::context::Context;
 use crate::observe::overlays::Verdict;
-use crate::process::step_error::Outcome;
+use crate::process::step_error::StepOutcome;
 
 /// Writes the status of an overlay, unless it says so already.
-pub async fn step(ctx: &Context, overlay: &NodeOverlay, verdict: &Verdict) -> Outcome {
+pub async fn step(ctx: &Context, overlay: &NodeOverlay, verdict: &Verdict) -> StepOutcome {
     let Some(status) = new_status(overlay, verdict, Time(ctx.now())) else {
         return Ok(None);
     };

@@ -23,7 +23,7 @@ use crate::decide::claims::{HASH, HASH_VERSION};
 use crate::observe::node::NodeView;
 
 use crate::observe::state::Class;
-use crate::process::step_error::{Outcome, StepError};
+use crate::process::step_error::{StepError, StepOutcome};
 use longshore_core::model::conditions::DRIFTED;
 
 /// A NodePool, and what its status depends on.
@@ -41,7 +41,7 @@ pub struct Observed<'a> {
 }
 
 /// Brings a NodePool's status and hash up to date.
-pub async fn step(ctx: &Context, observed: Observed<'_>) -> Outcome {
+pub async fn step(ctx: &Context, observed: Observed<'_>) -> StepOutcome {
     let pool = observed.pool;
     if !ctx.managed.pool(pool) {
         return Ok(None);

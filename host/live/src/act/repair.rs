@@ -30,7 +30,7 @@ use crate::decide::command::candidate_of;
 use crate::observe::node::NodeView;
 use crate::observe::node_claim::{TERMINATION_TIME, pool_of, rfc3339};
 use crate::process::mutants::mutant;
-use crate::process::step_error::{Outcome, StepError};
+use crate::process::step_error::{StepError, StepOutcome};
 pub use mode::{RepairMode, Repairs};
 pub use policies::RepairPolicies;
 use policies::Unhealthy;
@@ -110,8 +110,8 @@ pub async fn look_and_step(
     claim: &NodeClaim,
     pool: Option<&NodePool>,
     scope: RepairScope,
-) -> Outcome {
-    let live = proof::node(ctx, &node.name)
+) -> StepOutcome {
+    let live = proof::node(&ctx.client, &node.name)
         .await?
         .filter(|live| live.provider_id == node.provider_id);
     let Some(live) = live else { return Ok(None) };
@@ -133,7 +133,7 @@ async fn step(
     pool: Option<&NodePool>,
     unhealthy: &Unhealthy,
     scope: RepairScope,
-) -> Outcome {
+) -> StepOutcome {
     let what = unhealthy.text();
     if scope.has_too_many() && !mutant("no-breaker") {
         let of = pool.and_then(|pool| pool.metadata.name.as_deref());
@@ -196,7 +196,7 @@ pub async fn is_still_due(
     let Some(policies) = ctx.repairs.within_budgets() else {
         return Ok(false);
     };
-    let live = proof::node(ctx, &node.name).await?;
+    let live = proof::node(&ctx.client, &node.name).await?;
     let live = live.filter(|live| live.provider_id == node.provider_id);
     let rebooted = reboot::phase::ended(claim);
     let unhealthy = live.and_then(|live| policies.of(&live, rebooted, ctx.now().as_second()));
@@ -211,7 +211,7 @@ pub fn is_left_over(claim: &NodeClaim) -> bool {
 }
 
 /// Removes the termination time after the node recovered, so that a later deletion drains normally.
-pub async fn take_back(ctx: &Context, claim: &NodeClaim) -> Outcome {
+pub async fn take_back(ctx: &Context, claim: &NodeClaim) -> StepOutcome {
     patch_meta(
         ctx,
         claim,
@@ -332,7 +332,7 @@ mod tests {
         server: &TestCluster,
         claim: &NodeClaim,
         scope: RepairScope,
-    ) -> (Outcome, String) {
+    ) -> (StepOutcome, String) {
         let ctx = context(server, Err(CloudError::Other("not asked".into())));
         let sick = node("a", "web", &json!([stated("Ready", "False")]));
         let unhealthy = policies().at_once(&sick).unwrap();

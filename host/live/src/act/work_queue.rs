@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use crate::observe::state::WorkItem;
 use crate::process::backoff::back_off;
-use crate::process::step_error::{Outcome, StepError};
+use crate::process::step_error::{StepError, StepOutcome};
 
 /// Delay after a write conflict. Usually the watch brings the new version earlier and triggers the
 /// retry. A retry with the same old copy would conflict again.
@@ -177,7 +177,7 @@ impl WorkQueue {
     }
 
     /// A task has ended. Returns how often it has failed in a row, where that is worth a word.
-    pub fn ended(&mut self, what: &WorkItem, outcome: &Outcome, now: Instant) -> Option<u32> {
+    pub fn ended(&mut self, what: &WorkItem, outcome: &StepOutcome, now: Instant) -> Option<u32> {
         let job = self.jobs.get_mut(what)?;
         job.running = false;
         self.lanes[job.lane as usize].running -= 1;

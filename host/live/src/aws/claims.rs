@@ -34,11 +34,11 @@ pub enum Owner {
 /// NodeClaims by instance.
 pub struct Claims {
     managed: Managed,
-    known: Mutex<Known>,
+    known: Mutex<ClaimIndex>,
 }
 
 #[derive(Default)]
-struct Known {
+struct ClaimIndex {
     listed: bool,
     /// The watch has failed, and nothing has come since.
     failing: bool,
@@ -158,7 +158,7 @@ impl Own {
     }
 }
 
-impl Known {
+impl ClaimIndex {
     fn take_in(&mut self, event: &Event<NodeClaim>) {
         self.failing &= matches!(event, Event::Init | Event::InitApply(_));
         match event {
@@ -231,8 +231,8 @@ mod tests {
 
     #[test]
     fn an_instance_is_foreign_once_every_nodeclaim_is_known_and_has_its_own() {
-        let mut known = Known::default();
-        let owners = |known: &mut Known| {
+        let mut known = ClaimIndex::default();
+        let owners = |known: &mut ClaimIndex| {
             let claims = Claims::new(Managed::EC2);
             *lock(&claims.known) = std::mem::take(known);
             let owners = ["i-1", "i-2", "i-3"].map(|id| claims.owner(id));

@@ -196,7 +196,7 @@ async fn claim_of(
         Owner::Unknown => ec2.claim_of(id).await.map_err(|why| why.to_string())?,
     };
     let Some(name) = name else { return Ok(None) };
-    let found = proof::claim(ctx, &name).await;
+    let found = proof::claim(&ctx.client, &name).await;
     let found = found.map_err(|why| why.to_string())?;
     let is_its = |claim: &NodeClaim| {
         ctx.managed.claim(claim) && node_claim::provider_id(claim).ends_with(id)
@@ -269,7 +269,7 @@ async fn how_it_ends(
         return Ok(End::InOrder);
     }
     let node = match node_of(claim) {
-        Some(name) => proof::node(ctx, name).await?,
+        Some(name) => proof::node(&ctx.client, name).await?,
         None => None,
     };
     match node.is_some_and(|node| node.is_ready()) {

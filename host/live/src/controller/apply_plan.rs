@@ -306,7 +306,7 @@ impl Controller {
             let useless = useless_purchase(unplaced)?;
             Some((unplaced.pod, &*useless.claim, useless.until))
         });
-        let mut told: BTreeMap<String, (Box<str>, String)> = BTreeMap::new();
+        let mut messages: BTreeMap<String, (Box<str>, String)> = BTreeMap::new();
         let now = snapshot.world.now;
         let is_over = |until: i64| until <= now;
         for (pod, claim, until) in shown.chain(unplaced).filter(|of| !is_over(of.2)) {
@@ -323,14 +323,14 @@ impl Controller {
                 change",
                 time_of_day(until)
             );
-            told.insert(pod, (uid, message));
+            messages.insert(pod, (uid, message));
         }
-        if told.is_empty() {
+        if messages.is_empty() {
             return;
         }
         let ctx = self.ctx.clone();
         tokio::spawn(async move {
-            for (pod, (uid, message)) in told.into_iter().take(MAX_EVENTS) {
+            for (pod, (uid, message)) in messages.into_iter().take(MAX_EVENTS) {
                 let reason = "PurchaseDidNotHelp";
                 ctx.events
                     .pod_with_uid((&pod, &uid), true, reason, &message)

@@ -66,7 +66,7 @@ impl Controller {
             return;
         }
         let now = self.ctx.now().as_second();
-        if let Some(told) = protection::told(pod, now) {
+        if let Some(told) = protection::message_for(pod, now) {
             self.tell_pod(told);
         }
     }

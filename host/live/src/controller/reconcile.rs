@@ -24,10 +24,10 @@ use crate::observe::node_claim::is_true;
 use crate::observe::planned_pods::{Planned, planned_pods};
 use crate::observe::state::{Class, WorkItem};
 use crate::policies::trouble_of;
-use crate::process::step_error::{Outcome, StepError};
+use crate::process::step_error::{StepError, StepOutcome};
 use longshore_core::model::conditions::REGISTERED;
 
-pub(super) type Work = futures::future::BoxFuture<'static, Outcome>;
+pub(super) type Work = futures::future::BoxFuture<'static, StepOutcome>;
 
 impl Controller {
     /// Enqueues an object. A standby replica reconciles nothing and keeps no queue: a
@@ -130,7 +130,7 @@ impl Controller {
             // A kubelet has registered again, after its Node was removed by force.
             if let [node] = nodes.as_slice()
                 && claim.metadata.deletion_timestamp.is_none()
-                && lifecycle::joins_again(&self.ctx, &status, node)
+                && lifecycle::joins_again(self.ctx.now(), &status, node)
             {
                 let (ctx, node) = (self.ctx.clone(), node.clone());
                 return Some(Box::pin(async move {
@@ -146,7 +146,7 @@ impl Controller {
                 state.pods.waits(planned.pod)
                     && plans.owner(planned.pod).is_none_or(|owner| owner == name)
             };
-            let young = lifecycle::may_wait(&self.ctx, node);
+            let young = lifecycle::may_wait(self.ctx.now(), node);
             turn = self
                 .rollout
                 .turn(name, &claim, node, is_expected, young, now);

@@ -132,16 +132,22 @@ impl Controller {
         let (ctx, node, message) = (self.ctx.clone(), node.to_owned(), message.to_owned());
         match why {
             Stays::TooManyUnhealthy(..) => drop(tokio::spawn(async move {
-                events::repair_blocked(&ctx, &node, claim.as_deref(), pool.as_deref(), &message)
-                    .await;
+                events::repair_blocked(
+                    &ctx.events,
+                    &node,
+                    claim.as_deref(),
+                    pool.as_deref(),
+                    &message,
+                )
+                .await;
             })),
             Stays::NodePoolBudget(_) => drop(tokio::spawn(async move {
                 if let Some(pool) = pool {
-                    events::blocked(&ctx, &pool, Reason::Unhealthy.name(), 0).await;
+                    events::blocked(&ctx.events, &pool, Reason::Unhealthy.name(), 0).await;
                 }
             })),
             _ => drop(tokio::spawn(async move {
-                events::node_blocked(&ctx, &node, claim.as_deref(), &message).await;
+                events::node_blocked(&ctx.events, &node, claim.as_deref(), &message).await;
             })),
         }
     }

@@ -70,7 +70,7 @@ impl NominationPlan {
     }
 
     /// What stands behind a pod in [`PLANNED_PODS`].
-    fn text(&self, world: &ClusterObjects, pod: PodIx) -> String {
+    fn suffix(&self, world: &ClusterObjects, pod: PodIx) -> String {
         let shape = world.pods[pod.0 as usize].shape;
         let group = group_of(world, pod).map_or_else(String::new, |group| group.to_string());
         let leads = if self.affinity_leaders.contains(&shape) {
@@ -237,7 +237,7 @@ fn planned_pods_text(
             list.push(',');
         }
         list.push_str(name);
-        list += &nomination_plan.text(world, pod);
+        list += &nomination_plan.suffix(world, pod);
     }
     list
 }

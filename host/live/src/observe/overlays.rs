@@ -130,7 +130,8 @@ impl CatalogueOverlays {
                 verdicts: Arc::default(),
             };
         }
-        let mut labels: Vec<PoolLabels> = pools.iter().map(|pool| told(pool, names)).collect();
+        let mut labels: Vec<PoolLabels> =
+            pools.iter().map(|pool| pool_labels(pool, names)).collect();
         labels.sort();
         let is_same = |made: &&Made| {
             (made.offers, made.revision) == (offers.number(), overlays.revision)
@@ -203,7 +204,7 @@ impl CatalogueOverlays {
     }
 }
 
-fn told(pool: &NodePool, names: &Symbols) -> PoolLabels {
+fn pool_labels(pool: &NodePool, names: &Symbols) -> PoolLabels {
     let text = |symbol| names.text(symbol).to_owned();
     let labels = pool.labels.iter();
     let labels = labels.map(|(key, value)| (text(key), text(value)));

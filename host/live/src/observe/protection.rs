@@ -33,7 +33,7 @@ pub struct Told {
 
 /// What a pod, as JSON, is told at a second since 1970, if anything. Most pods do not have the
 /// annotation, and are not parsed for it.
-pub fn told(pod: &str, now: i64) -> Option<Told> {
+pub fn message_for(pod: &str, now: i64) -> Option<Told> {
     #[derive(Deserialize)]
     struct Pod {
         metadata: Meta,
@@ -122,7 +122,7 @@ mod tests {
         let status = serde_json::json!({"startTime": "2026-11-24T12:00:00Z"});
         let pod = serde_json::json!({"metadata": metadata, "status": status}).to_string();
         let now = timestamp("2026-11-24T13:00:00Z").unwrap();
-        told(&pod, now).map(|told| {
+        message_for(&pod, now).map(|told| {
             assert_eq!((&*told.pod, &*told.uid), ("shop/web", "u"));
             (told.reason, told.message)
         })
@@ -137,7 +137,7 @@ mod tests {
         for value in ["true", "false", ""] {
             assert_eq!(said(value), None);
         }
-        assert_eq!(told(r#"{"metadata": {"name": "web"}}"#, 0), None);
+        assert_eq!(message_for(r#"{"metadata": {"name": "web"}}"#, 0), None);
     }
 
     #[test]
@@ -146,7 +146,7 @@ mod tests {
         assert_eq!(said("1h30m"), Some((UNTIL, end)));
         assert_eq!(said("1h"), None, "it is over");
         let waits = r#"{"metadata": {"annotations": {"karpenter.sh/do-not-disrupt": "1h"}}}"#;
-        assert_eq!(told(waits, 0), None, "it has not begun");
+        assert_eq!(message_for(waits, 0), None, "it has not begun");
     }
 
     #[test]

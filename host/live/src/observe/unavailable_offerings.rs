@@ -18,10 +18,10 @@ use longshore_report::messages::time_of_day;
 
 /// What is short. One for the process.
 #[derive(Default)]
-pub struct UnavailableOfferings(Mutex<Known>);
+pub struct UnavailableOfferings(Mutex<Shortages>);
 
 #[derive(Default)]
-struct Known {
+struct Shortages {
     /// When each becomes available again, in seconds since 1970.
     until: BTreeMap<OfferingName, i64>,
     /// The last filtered catalogue: its number, the removed rows, and the result.
@@ -46,7 +46,7 @@ pub struct Summary {
 const MAX_NAMED_OFFERINGS: usize = 10;
 
 impl UnavailableOfferings {
-    fn known(&self) -> std::sync::MutexGuard<'_, Known> {
+    fn known(&self) -> std::sync::MutexGuard<'_, Shortages> {
         lock(&self.0)
     }
 
@@ -132,7 +132,7 @@ impl Summary {
     }
 }
 
-impl Known {
+impl Shortages {
     /// Drops expired entries.
     fn forget(&mut self, now: i64) {
         self.until.retain(|_, until| *until > now);

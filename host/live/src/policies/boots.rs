@@ -20,7 +20,7 @@ use longshore_ec2::bootstrap::{Joins, Kept};
 use longshore_ec2::catalogue::{ClassCatalogue, Region, Revisions};
 use longshore_ec2::launch::{BootTexts, DRY_RUN_NODEPOOL};
 use longshore_ec2::nodeclass::EC2NodeClass;
-use longshore_ec2::userdata::{Boot, Taint};
+use longshore_ec2::userdata::{Boot, taint};
 use longshore_policy::{LoadedPolicy, OnFailure};
 
 use super::next_version::{BOOTS, Sighting};
@@ -59,7 +59,7 @@ struct Inner {
     chosen: BTreeMap<String, Chosen>,
     /// When a class was counted last of which a NodePool's nodes may not be launched.
     held: Option<Instant>,
-    rendered: Vec<Known>,
+    rendered: Vec<KeptText>,
     /// What was said last of each class by each policy.
     said: BTreeMap<(String, String), Vec<String>>,
 }
@@ -85,7 +85,7 @@ enum Chosen {
 type Made = Result<Option<Arc<BootTexts>>, String>;
 
 /// A text that is kept.
-struct Known {
+struct KeptText {
     key: Key,
     made: Made,
     /// When the policy failed to answer.
@@ -256,7 +256,7 @@ impl LiveBootstrap {
                 self.policies.sight(vec![next.sighting(fault.clone())]);
             }
             let made = made.map_err(|fault| next.held(fault));
-            inner.keep(Known {
+            inner.keep(KeptText {
                 key,
                 made: made.clone(),
                 failed,
@@ -335,7 +335,7 @@ impl LiveBootstrap {
             }
         };
         self.tell(&mut inner, &name, &policy, notes);
-        inner.keep(Known {
+        inner.keep(KeptText {
             key,
             made: made.clone(),
             failed: (fails || made.is_err()).then(Instant::now),
@@ -444,7 +444,7 @@ impl Inner {
     }
 
     /// Keeps a text, and lets go of the oldest one where there are too many.
-    fn keep(&mut self, known: Known) {
+    fn keep(&mut self, known: KeptText) {
         if self.rendered.len() == MAX_CACHED_TEXTS {
             self.rendered.remove(0);
         }
@@ -551,12 +551,6 @@ fn nodes_of(pool: &NodePool) -> Option<(String, NodesOf)> {
     let required = template.spec.requirements.iter().filter(single);
     let required = required.map(|one| (one.key.clone(), one.values[0].clone()));
     let own = template.metadata.labels.clone().unwrap_or_default();
-    let taint = |one: &longshore_api::crd::Taint| Taint {
-        key: one.key.clone(),
-        value: one.value.clone(),
-        effect: one.effect.as_str().to_owned(),
-        time_added: None,
-    };
     let (lasting, startup) = (&template.spec.taints, &template.spec.startup_taints);
     let taints = lasting.iter().flatten().chain(startup.iter().flatten());
     let nodes = NodesOf::new(name, required.chain(own), taints.map(taint));

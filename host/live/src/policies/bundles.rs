@@ -58,7 +58,7 @@ const LAST_RETRY: Duration = Duration::from_secs(600);
 
 struct Bundle {
     reference: Reference,
-    state: State,
+    state: BundleState,
     /// When it is asked for.
     due: SystemTime,
     /// How often that failed.
@@ -68,7 +68,7 @@ struct Bundle {
     in_flight: bool,
 }
 
-enum State {
+enum BundleState {
     /// Asked for.
     Coming,
     /// Verified.
@@ -137,8 +137,8 @@ impl Bundles {
         let mut remarks = Remarks::new();
         for (name, reference) in wanted {
             let again = |known: &Bundle| match known.state {
-                State::Here { .. } => other_keys,
-                State::Coming | State::Refused(_) => other_keys || other_ways,
+                BundleState::Here { .. } => other_keys,
+                BundleState::Coming | BundleState::Refused(_) => other_keys || other_ways,
             };
             if self.all.get(name).is_some_and(|known| !again(known)) {
                 continue;
@@ -146,14 +146,14 @@ impl Bundles {
             let edition = self.all.get(name).map_or(0, |known| known.edition + 1);
             let mut bundle = Bundle {
                 reference: reference.clone(),
-                state: State::Coming,
+                state: BundleState::Coming,
                 due: UNIX_EPOCH,
                 failures: 0,
                 edition,
                 in_flight: false,
             };
             match (self.sources.near(reference), reference) {
-                (Ok(Some(policy)), _) => bundle.state = State::of(policy),
+                (Ok(Some(policy)), _) => bundle.state = BundleState::of(policy),
                 (Ok(None), _) => {}
                 // The registry may have it whole.
                 (Err(error), Reference::Oci(_)) => remarks.push((name.clone(), error.to_string())),
@@ -182,7 +182,7 @@ impl Bundles {
                 match result {
                     Ok((policy, note)) => {
                         bundle.failures = 0;
-                        bundle.state = State::of(policy);
+                        bundle.state = BundleState::of(policy);
                         remarks.extend(note.map(|note| (name.clone(), note.to_string())));
                     }
                     Err(error) => self.refuse(&mut bundle, &error, now),
@@ -193,7 +193,7 @@ impl Bundles {
         let is_due = |bundle: &Bundle| {
             // A clock that was set back does not make it wait for longer than it should.
             let due = bundle.due <= now || bundle.due > now + LAST_RETRY;
-            due && !bundle.in_flight && !matches!(bundle.state, State::Here { .. })
+            due && !bundle.in_flight && !matches!(bundle.state, BundleState::Here { .. })
         };
         if !self.all.values().any(is_due) {
             return (news, remarks);
@@ -233,7 +233,7 @@ impl Bundles {
         let asked = error.after.map_or(Duration::ZERO, Duration::from_secs);
         bundle.due = now + doubled.max(asked).min(LAST_RETRY);
         bundle.failures += 1;
-        bundle.state = State::Refused(Problem {
+        bundle.state = BundleState::Refused(Problem {
             place: error.place.clone(),
             reason: format!("{}: {}", error.step, error.reason),
             hint: format!(
@@ -245,22 +245,22 @@ impl Bundles {
 
     /// Whether some were asked for and have neither come nor failed.
     pub fn awaited(&self) -> bool {
-        let coming = |bundle: &Bundle| matches!(bundle.state, State::Coming);
+        let coming = |bundle: &Bundle| matches!(bundle.state, BundleState::Coming);
         self.all.values().any(coming)
     }
 
     /// Whether that is so for this policy.
     pub fn is_coming(&self, entry: &PolicyEntry) -> bool {
         let known = self.all.get(&entry.name);
-        known.is_some_and(|bundle| matches!(bundle.state, State::Coming))
+        known.is_some_and(|bundle| matches!(bundle.state, BundleState::Coming))
     }
 
     /// SHA-256 of the component, in hex.
     pub fn digest(&self, entry: &PolicyEntry) -> Result<String, Problem> {
         match self.all.get(&entry.name).map(|bundle| &bundle.state) {
-            Some(State::Here { digest, .. }) => Ok(digest.clone()),
-            Some(State::Refused(problem)) => Err(problem.clone()),
-            Some(State::Coming) | None => Err(Problem {
+            Some(BundleState::Here { digest, .. }) => Ok(digest.clone()),
+            Some(BundleState::Refused(problem)) => Err(problem.clone()),
+            Some(BundleState::Coming) | None => Err(Problem {
                 place: entry.source.to_string(),
                 reason: "it is being fetched".into(),
                 hint: String::new(),
@@ -271,8 +271,8 @@ impl Bundles {
     /// The key that signed what the policy's reference leads to, if one had to.
     pub fn signed_by(&self, entry: &PolicyEntry) -> Option<String> {
         match &self.all.get(&entry.name)?.state {
-            State::Here { signed_by, .. } => signed_by.clone(),
-            State::Coming | State::Refused(_) => None,
+            BundleState::Here { signed_by, .. } => signed_by.clone(),
+            BundleState::Coming | BundleState::Refused(_) => None,
         }
     }
 
@@ -280,15 +280,15 @@ impl Bundles {
     pub fn component(&self, entry: &PolicyEntry) -> Option<Arc<Vec<u8>>> {
         let bundle = self.all.get(&entry.name)?;
         match &bundle.state {
-            State::Here {
+            BundleState::Here {
                 component: Some(component),
                 ..
             } => Some(component.clone()),
-            State::Here { .. } => {
+            BundleState::Here { .. } => {
                 let policy = self.sources.near(&bundle.reference).ok()??;
                 Some(Arc::new(policy.component))
             }
-            State::Coming | State::Refused(_) => None,
+            BundleState::Coming | BundleState::Refused(_) => None,
         }
     }
 
@@ -299,12 +299,12 @@ impl Bundles {
             return false;
         };
         match (&mut bundle.state, found) {
-            (State::Here { component, .. }, Some(found)) => {
+            (BundleState::Here { component, .. }, Some(found)) => {
                 *component = Some(found);
                 true
             }
             (state, _) => {
-                (*state, bundle.due) = (State::Coming, UNIX_EPOCH);
+                (*state, bundle.due) = (BundleState::Coming, UNIX_EPOCH);
                 false
             }
         }
@@ -314,7 +314,7 @@ impl Bundles {
     pub fn let_go(&mut self) {
         let keeps = self.sources.cache.is_some();
         for bundle in self.all.values_mut() {
-            if let State::Here { component, .. } = &mut bundle.state
+            if let BundleState::Here { component, .. } = &mut bundle.state
                 && (keeps || matches!(bundle.reference, Reference::Layout(_)))
             {
                 *component = None;
@@ -323,9 +323,9 @@ impl Bundles {
     }
 }
 
-impl State {
+impl BundleState {
     fn of(policy: Policy) -> Self {
-        State::Here {
+        BundleState::Here {
             digest: policy.component_digest.hex().to_owned(),
             signed_by: policy.signed_by,
             component: Some(Arc::new(policy.component)),

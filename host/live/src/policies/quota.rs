@@ -13,7 +13,7 @@ const EVENT_INTERVAL: Duration = Duration::from_secs(600);
 /// When Events were last made, by policy and kind.
 #[derive(Default)]
 pub struct EventQuota {
-    told: BTreeMap<(String, NoticeKind), Instant>,
+    last: BTreeMap<(String, NoticeKind), Instant>,
 }
 
 impl EventQuota {
@@ -25,12 +25,12 @@ impl EventQuota {
         if !notice.kind.is_of_component() {
             return true;
         }
-        self.told
+        self.last
             .retain(|_, at| now.saturating_duration_since(*at) < EVENT_INTERVAL);
         let key = (notice.name.clone(), notice.kind);
-        let is_due = !self.told.contains_key(&key);
+        let is_due = !self.last.contains_key(&key);
         if is_due {
-            self.told.insert(key, now);
+            self.last.insert(key, now);
         }
         is_due
     }

@@ -23,7 +23,7 @@ pub(super) struct LoadedSlot {
 }
 
 /// What became of one policy.
-pub(super) enum Outcome {
+pub(super) enum SlotOutcome {
     /// The version that runs is the one wanted.
     Kept,
     /// Refused before; nothing new.
@@ -38,7 +38,7 @@ pub(super) enum Outcome {
     Off,
 }
 
-impl Outcome {
+impl SlotOutcome {
     /// Records it: in the slot, in the status, and as a notice where something has changed.
     pub fn settle(
         self,
@@ -52,9 +52,9 @@ impl Outcome {
         status.loading = false;
         status.fetching = false;
         match self {
-            Outcome::Known => {}
-            Outcome::Coming => status.fetching = true,
-            Outcome::Off => {
+            SlotOutcome::Known => {}
+            SlotOutcome::Coming => status.fetching = true,
+            SlotOutcome::Off => {
                 slot.refused = None;
                 if slot.running.take().is_some() {
                     let message = format!("policy {name} is off");
@@ -70,7 +70,7 @@ impl Outcome {
                     ..PolicyStatus::default()
                 };
             }
-            Outcome::Kept => {
+            SlotOutcome::Kept => {
                 slot.refused = None;
                 if status.error.take().is_some() {
                     let message = format!(
@@ -79,7 +79,7 @@ impl Outcome {
                     board.note(NoticeKind::PolicyLoaded, name, message, "");
                 }
             }
-            Outcome::Loaded(policy) => {
+            SlotOutcome::Loaded(policy) => {
                 let about = policy.about();
                 let called = format!("{} {}", about.name, about.version);
                 let before = status.version.replace(called.clone());
@@ -119,7 +119,7 @@ impl Outcome {
                 slot.refused = None;
                 slot.running = version.map(|version| (version, policy));
             }
-            Outcome::Refused(Unusable { problem, may_go_by }) => {
+            SlotOutcome::Refused(Unusable { problem, may_go_by }) => {
                 let known = may_go_by || slot.refused == version;
                 let same = known && status.error.as_ref() == Some(&problem);
                 slot.refused = version.filter(|_| !may_go_by);

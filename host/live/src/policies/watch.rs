@@ -22,7 +22,7 @@ use super::serve::{ActivePolicies, BootSlot, Shadow, ShadowJudge};
 use super::setup::Setup;
 use super::shared::{Shared, Slot};
 use super::signals::{Sources, read_files, seconds};
-use super::slots::{LoadedSlot, Outcome};
+use super::slots::{LoadedSlot, SlotOutcome};
 use crate::config::{Config, Mode, PolicyEntry, canary_name};
 use crate::error::Failure;
 use crate::status::policies::{ConfigStatus, PolicyStatus, Problem, ShadowStatus};
@@ -346,17 +346,18 @@ impl Watcher {
         }
         let fresh = self.load(&config, &mut wanted, &change);
         self.bundles.let_go();
-        let retries = |outcome: &Outcome| matches!(outcome, Outcome::Refused(why) if why.may_go_by);
+        let retries =
+            |outcome: &SlotOutcome| matches!(outcome, SlotOutcome::Refused(why) if why.may_go_by);
         self.retry_at = fresh.iter().any(retries).then(|| now + REFUSED_RETRY);
 
         let different =
             self.config.planning != config.planning || self.config.disruption != config.disruption;
         let loaded = fresh
             .iter()
-            .any(|outcome| matches!(outcome, Outcome::Loaded(_)));
+            .any(|outcome| matches!(outcome, SlotOutcome::Loaded(_)));
         if fresh
             .iter()
-            .any(|outcome| matches!(outcome, Outcome::Loaded(_) | Outcome::Refused(_)))
+            .any(|outcome| matches!(outcome, SlotOutcome::Loaded(_) | SlotOutcome::Refused(_)))
         {
             self.shared.trim_due.store(true, Ordering::Relaxed);
         }
@@ -395,15 +396,15 @@ impl Watcher {
         config: &Config,
         wanted: &mut [Result<Fingerprint, Problem>],
         change: &Change,
-    ) -> Vec<Outcome> {
+    ) -> Vec<SlotOutcome> {
         let current = self.shared.slot().current.clone();
-        let mut done: Vec<Outcome> = Vec::new();
+        let mut done: Vec<SlotOutcome> = Vec::new();
         for (at, (entry, wanted)) in config.policies.iter().zip(wanted).enumerate() {
             let outcome = match change.steps[at] {
-                Step::Keep => Outcome::Kept,
-                Step::Refused => Outcome::Known,
-                Step::Off => Outcome::Off,
-                Step::Coming => Outcome::Coming,
+                Step::Keep => SlotOutcome::Kept,
+                Step::Refused => SlotOutcome::Known,
+                Step::Off => SlotOutcome::Off,
+                Step::Coming => SlotOutcome::Coming,
                 Step::Unreadable | Step::Load => {
                     let before = &config.policies[..at];
                     // The version that a next one follows is not before it in the chain.
@@ -418,7 +419,7 @@ impl Watcher {
                     let asked = current.asked_after(is_before);
                     let than = self.runs(follows.unwrap_or(at), &done, change);
                     self.load_one(entry, wanted, than.as_ref(), &asked)
-                        .map_or_else(Outcome::Refused, Outcome::Loaded)
+                        .map_or_else(SlotOutcome::Refused, SlotOutcome::Loaded)
                 }
             };
             done.push(outcome);
@@ -427,8 +428,8 @@ impl Watcher {
     }
 
     /// What runs of an entry, or was made ready just now: a new version may want no more.
-    fn runs(&self, at: usize, done: &[Outcome], change: &Change) -> Option<LoadedPolicy> {
-        if let Some(Outcome::Loaded(policy)) = done.get(at) {
+    fn runs(&self, at: usize, done: &[SlotOutcome], change: &Change) -> Option<LoadedPolicy> {
+        if let Some(SlotOutcome::Loaded(policy)) = done.get(at) {
             return Some(policy.clone());
         }
         let (_, policy) = self.slots[change.from[at]?].running.as_ref()?;
@@ -470,7 +471,7 @@ impl Watcher {
         &mut self,
         wanted: Vec<Result<Fingerprint, Problem>>,
         change: &Change,
-        fresh: Vec<Outcome>,
+        fresh: Vec<SlotOutcome>,
         now: SystemTime,
     ) {
         let mut old: Vec<Option<LoadedSlot>> = std::mem::take(&mut self.slots)

@@ -38,9 +38,9 @@ const MIN_WRITE_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// Whether this replica leads. Clones share one state.
 #[derive(Clone)]
-pub struct Leadership(Arc<State>);
+pub struct Leadership(Arc<LeadershipState>);
 
-struct State {
+struct LeadershipState {
     always: bool,
     begin: Instant,
     /// Milliseconds after `begin` of the last renewal, plus one; 0 for none.
@@ -86,7 +86,7 @@ impl Drop for Ticket {
     }
 }
 
-impl State {
+impl LeadershipState {
     /// How long ago the Lease was renewed last.
     fn age(&self) -> Duration {
         let renewed = self.renewed.load(Ordering::Acquire);
@@ -99,7 +99,7 @@ impl State {
 impl Leadership {
     /// Leads for ever (`always`), or once [`run_election`] has won.
     pub fn new(always: bool) -> Self {
-        Leadership(Arc::new(State {
+        Leadership(Arc::new(LeadershipState {
             always,
             begin: Instant::now(),
             renewed: AtomicU64::new(0),

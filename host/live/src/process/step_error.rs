@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// The result of a step: after which time it is run again, if it asks for that.
-pub type Outcome = Result<Option<Duration>, StepError>;
+pub type StepOutcome = Result<Option<Duration>, StepError>;
 
 /// A step that was not done.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -104,7 +104,7 @@ pub struct Serving(oneshot::Sender<Begin>);
 struct Begin {
     shared: Shared,
     at: At,
-    told: oneshot::Sender<Result<(), [String; 2]>>,
+    reply: oneshot::Sender<Result<(), [String; 2]>>,
 }
 
 /// Serves probes until the process ends: on all addresses, before the cloud has answered, and on a
@@ -113,7 +113,7 @@ struct Begin {
 /// # Errors
 /// A port that is in use, and the setting to change.
 pub async fn probes(port: u16) -> Result<Serving, [String; 2]> {
-    let (told, bound) = oneshot::channel();
+    let (reply, bound) = oneshot::channel();
     let (begin, begun) = oneshot::channel();
     let serving = move || {
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -121,8 +121,8 @@ pub async fn probes(port: u16) -> Result<Serving, [String; 2]> {
             .enable_all()
             .build();
         match runtime {
-            Err(error) => drop(told.send(Err(thread_refused(&error)))),
-            Ok(runtime) => runtime.block_on(serving(port, told, begun)),
+            Err(error) => drop(reply.send(Err(thread_refused(&error)))),
+            Ok(runtime) => runtime.block_on(serving(port, reply, begun)),
         }
     };
     std::thread::Builder::new()
@@ -137,7 +137,7 @@ pub async fn probes(port: u16) -> Result<Serving, [String; 2]> {
 /// What the thread does.
 async fn serving(
     port: u16,
-    told: oneshot::Sender<Result<(), [String; 2]>>,
+    reply: oneshot::Sender<Result<(), [String; 2]>>,
     begun: oneshot::Receiver<Begin>,
 ) {
     let probes = Probes::default();
@@ -145,16 +145,16 @@ async fn serving(
     let listeners = listeners.map_err(setting("HEALTH_PROBE_PORT (--health-probe-port)"));
     let bound = listeners
         .map(|listeners| listen::serve(listeners, PROBE_LIMITS, probe_routes(probes.clone())));
-    if told.send(bound).is_err() {
+    if reply.send(bound).is_err() {
         return;
     }
     // Without a port for probes, or after a start that failed, the process ends.
-    let Ok(Begin { shared, at, told }) = begun.await else {
+    let Ok(Begin { shared, at, reply }) = begun.await else {
         return;
     };
     let bound = bind(shared, &at, &probes).await;
     let good = bound.is_ok();
-    if told.send(bound).is_ok() && good {
+    if reply.send(bound).is_ok() && good {
         std::future::pending().await
     }
 }
@@ -174,8 +174,8 @@ pub async fn serve(questions: Questions, at: At, serving: Serving) -> Result<(),
         metrics_readers: Readers::new(METRICS_READERS),
         status: at.status.clone().into(),
     };
-    let (told, bound) = oneshot::channel();
-    _ = serving.0.send(Begin { shared, at, told });
+    let (reply, bound) = oneshot::channel();
+    _ = serving.0.send(Begin { shared, at, reply });
     bound
         .await
         .unwrap_or_else(|_| Err(thread_refused(&"it has ended")))

@@ -26,7 +26,8 @@ pub struct Overheads {
     pub eviction_storage: Vec<f64>,
 }
 
-/// A taint of a node.
+/// A taint of a node as the contract has it: a record that crosses the border to a guest, so that
+/// it has wasmtime's traits and no types of a cloud.
 #[derive(Clone, Debug, Default, PartialEq, Eq, ComponentType, Lower)]
 #[component(record)]
 pub struct Taint {

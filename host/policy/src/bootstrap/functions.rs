@@ -5,7 +5,7 @@ use wasmtime::component::TypedFunc;
 
 use super::answers::{NamedColumns, UserData};
 use crate::call::answer::Answer;
-use crate::imports::state::State;
+use crate::imports::state::StoreData;
 use crate::loaded::Exports;
 
 /// The functions of `bootstrap`.
@@ -19,7 +19,7 @@ impl BootFunctions {
     /// Finds them, if the component exports them.
     pub fn of(
         exports: &Exports,
-        store: &mut Store<State>,
+        store: &mut Store<StoreData>,
         instance: &wasmtime::component::Instance,
     ) -> wasmtime::Result<Option<Self>> {
         let (Some(overheads), Some(user_data)) = (&exports.overheads, &exports.user_data) else {

@@ -2,6 +2,10 @@
 
 use wasmtime::component::{ComponentType, Lift};
 
+/// The most that an offering may cost, in USD per hour: a thousand times what the dearest does. Beyond
+/// it sums lose their cents.
+pub(super) const MAX_COST: f64 = 1e6;
+
 /// Why a policy gave no answer that could be used.
 #[derive(Debug, thiserror::Error)]
 pub enum CallError {
@@ -77,7 +81,15 @@ pub enum CallError {
         /// Its words, cut at 500 bytes.
         message: String,
     },
-    /// Its answer breaks the contract.
+    /// Its costs break the contract.
+    #[error("{asked}: {fault}")]
+    Costs {
+        /// The request.
+        asked: &'static str,
+        /// Which rule, and where.
+        fault: CostFault,
+    },
+    /// Its answer breaks the contract in another way.
     #[error("{asked}: {problem}")]
     Answer {
         /// The request.
@@ -85,6 +97,33 @@ pub enum CallError {
         /// Which rule, and where.
         problem: String,
     },
+}
+
+/// A rule that the costs of an answer break.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CostFault {
+    /// There is not one for each offering.
+    #[error("{given} costs for {rows} offerings")]
+    Count {
+        /// How many there are.
+        given: usize,
+        /// How many offerings were asked about.
+        rows: usize,
+    },
+    /// One is no cost.
+    #[error("the cost of offering {row} is {cost}; expected 0 to {most}, or infinity", most = MAX_COST)]
+    OutOfBounds {
+        /// The offering's row.
+        row: usize,
+        /// What it was said to cost.
+        cost: String,
+    },
+    /// All are infinite.
+    #[error("every offering is excluded")]
+    AllExcluded,
+    /// All are infinite that are not in the costs of the policies before it.
+    #[error("every offering is excluded that the policies before it leave")]
+    RestExcluded,
 }
 
 /// A number of a guest as messages have it: 1e308 is not written out.

@@ -8,16 +8,13 @@ use longshore_core::model::OfferingId;
 use longshore_core::policy::{CommitmentPool, Draw, Scores};
 use wasmtime::component::{ComponentType, Lift};
 
-use super::answer::{CallError, number};
+use super::answer::{CallError, CostFault, MAX_COST, number};
 use crate::columns::Columns;
 use crate::guest_text::{MAX_ERROR_CHARS, cut};
 use crate::kept::RawScores;
 use crate::score_request::ScoreRequest;
 use crate::terms::{Exclusions, Terms};
 
-/// The most that an offering may cost, in USD per hour: a thousand times what the dearest does. Beyond
-/// it sums lose their cents.
-pub(super) const MAX_COST: f64 = 1e6;
 /// What costs less, in USD per hour, costs nothing: a millionth of the cheapest.
 const LEAST_COST: f64 = 1e-9;
 /// What one node may take of a commitment, in its own unit.
@@ -81,9 +78,9 @@ impl Guard {
         let before = &*request.costs;
         let discouraged = self.discourage(&mut cost, before);
         let raised = self.raise(&mut cost, &request.columns, before);
-        checked_chain(&cost, before).map_err(|problem| CallError::Answer {
+        checked_chain(&cost, before).map_err(|fault| CallError::Costs {
             asked: "score",
-            problem,
+            fault,
         })?;
         let scores = Scores {
             policies: Vec::new(),
@@ -155,30 +152,31 @@ impl Guard {
 }
 
 /// Checks that something is left of what the policies before have left.
-fn checked_chain(cost: &[f64], before: &[f64]) -> Result<(), String> {
+fn checked_chain(cost: &[f64], before: &[f64]) -> Result<(), CostFault> {
     let is_left = |costs: &[f64]| costs.iter().any(|cost| cost.is_finite());
     if is_left(before) && !is_left(cost) {
-        return Err("every offering is excluded that the policies before it leave".to_owned());
+        return Err(CostFault::RestExcluded);
     }
     Ok(())
 }
 
 /// Checks that costs keep the contract; a zero loses its sign.
-pub(super) fn checked_costs(cost: &mut [f64], rows: usize) -> Result<(), String> {
+pub(super) fn checked_costs(cost: &mut [f64], rows: usize) -> Result<(), CostFault> {
     if cost.len() != rows {
-        return Err(format!("{} costs for {rows} offerings", cost.len()));
+        let given = cost.len();
+        return Err(CostFault::Count { given, rows });
     }
     // One pass without branches; which row it was is looked for only if there is one.
     let bad = |cost: f64| !(0.0..=MAX_COST).contains(&cost) & (cost != f64::INFINITY);
     if cost.iter().fold(false, |any, &cost| any | bad(cost)) {
-        let at = cost.iter().position(|&cost| bad(cost)).unwrap_or_default();
-        return Err(format!(
-            "the cost of offering {at} is {}; expected 0 to {MAX_COST}, or infinity",
-            number(cost[at])
-        ));
+        let row = cost.iter().position(|&cost| bad(cost)).unwrap_or_default();
+        return Err(CostFault::OutOfBounds {
+            row,
+            cost: number(cost[row]),
+        });
     }
     if rows > 0 && cost.iter().all(|cost| cost.is_infinite()) {
-        return Err("every offering is excluded".to_owned());
+        return Err(CostFault::AllExcluded);
     }
     cost.iter_mut().for_each(|cost| *cost = settled(*cost));
     Ok(())
@@ -263,7 +261,11 @@ mod tests {
 
     #[test]
     fn costs_that_break_the_contract_are_named() {
-        let problem = |cost: &[f64]| checked_costs(&mut cost.to_vec(), 3).unwrap_err();
+        let problem = |cost: &[f64]| {
+            checked_costs(&mut cost.to_vec(), 3)
+                .unwrap_err()
+                .to_string()
+        };
         assert_eq!(problem(&[1.0]), "1 costs for 3 offerings");
         assert_eq!(
             problem(&[1.0, f64::NAN, 2.0]),
@@ -292,7 +294,9 @@ mod tests {
                 costs: vec![cost],
             };
             [
-                checked_costs(&mut [1.0, nan, 2.0], 3).unwrap_err(),
+                checked_costs(&mut [1.0, nan, 2.0], 3)
+                    .unwrap_err()
+                    .to_string(),
                 checked_pools(vec![pool(nan, 1.0, 1.0)], 3).unwrap_err(),
                 checked_pools(vec![pool(1.0, nan, 1.0)], 3).unwrap_err(),
                 checked_pools(vec![pool(1.0, 1.0, nan)], 3).unwrap_err(),
@@ -321,7 +325,11 @@ mod tests {
 
     #[test]
     fn numbers_beyond_their_bounds_are_named() {
-        let problem = |cost: f64| checked_costs(&mut [1.0, cost, 2.0], 3).unwrap_err();
+        let problem = |cost: f64| {
+            checked_costs(&mut [1.0, cost, 2.0], 3)
+                .unwrap_err()
+                .to_string()
+        };
         assert_eq!(
             problem(1e7),
             "the cost of offering 1 is 10000000; expected 0 to 1000000, or infinity"
@@ -395,10 +403,7 @@ mod tests {
         assert!((cost[2] - 0.4).abs() < 1e-12, "{cost:?}");
         assert!(checked_chain(&[INF, INF, 5.0], &before).is_ok());
         let said = checked_chain(&[INF; 3], &before).unwrap_err();
-        assert_eq!(
-            said,
-            "every offering is excluded that the policies before it leave"
-        );
+        assert_eq!(said, CostFault::RestExcluded);
         assert!(checked_chain(&[INF; 3], &[INF; 3]).is_ok());
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use wasmtime::component::{ComponentNamedList, Lower};
 
 use super::interface::{Bytes, Interface, strings};
-use super::state::{State, charge};
+use super::state::{StoreData, charge};
 use crate::cluster_columns::{ClusterColumns, ProposalColumns};
 use crate::columns::Table;
 
@@ -13,7 +13,7 @@ impl Interface<'_> {
     fn shared<T>(
         &mut self,
         name: &'static str,
-        get: impl Fn(&State) -> Arc<[T]> + Send + Sync + 'static,
+        get: impl Fn(&StoreData) -> Arc<[T]> + Send + Sync + 'static,
     ) -> wasmtime::Result<()>
     where
         T: Copy + Send + Sync + 'static,
@@ -50,7 +50,7 @@ impl Interface<'_> {
         self.shared(name, move |state| get(&state.proposals).clone())
     }
 
-    fn texts(&mut self, name: &'static str, get: fn(&State) -> &Table) -> wasmtime::Result<()> {
+    fn texts(&mut self, name: &'static str, get: fn(&StoreData) -> &Table) -> wasmtime::Result<()> {
         self.function(name, move |mut cx, (): ()| {
             let table = get(cx.data()).clone();
             charge(&mut cx, strings(&table))?;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use wasmtime::StoreContextMut;
 use wasmtime::component::{ComponentNamedList, Lift, Lower};
 
-use super::state::{State, charge};
+use super::state::{StoreData, charge};
 use crate::columns::Columns;
 use crate::kept::{Get, Value, View};
 
@@ -22,7 +22,7 @@ impl<T: Copy> Bytes for Arc<[T]> {
 }
 
 pub(crate) struct Interface<'a> {
-    pub(super) linker: wasmtime::component::LinkerInstance<'a, State>,
+    pub(super) linker: wasmtime::component::LinkerInstance<'a, StoreData>,
     pub(super) names: &'a mut Vec<&'static str>,
 }
 
@@ -30,7 +30,7 @@ impl Interface<'_> {
     pub(crate) fn function<P, R>(
         &mut self,
         name: &'static str,
-        f: impl Fn(StoreContextMut<State>, P) -> wasmtime::Result<R> + Send + Sync + 'static,
+        f: impl Fn(StoreContextMut<StoreData>, P) -> wasmtime::Result<R> + Send + Sync + 'static,
     ) -> wasmtime::Result<()>
     where
         P: ComponentNamedList + Lift + 'static,
@@ -43,7 +43,7 @@ impl Interface<'_> {
     pub(crate) fn scalar<R>(
         &mut self,
         name: &'static str,
-        get: fn(&State) -> R,
+        get: fn(&StoreData) -> R,
     ) -> wasmtime::Result<()>
     where
         R: Send + Sync + 'static,
@@ -121,7 +121,7 @@ impl Interface<'_> {
 
 /// Answers a call of a function of the question.
 fn answer<T: Value>(
-    cx: &mut StoreContextMut<State>,
+    cx: &mut StoreContextMut<StoreData>,
     get: &Get<T>,
     argument: &str,
 ) -> wasmtime::Result<(T,)> {

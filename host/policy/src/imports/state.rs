@@ -49,7 +49,7 @@ pub struct Message {
 }
 
 /// The data of a store for its guest: the request, and the remaining allowance.
-pub(crate) struct State {
+pub(crate) struct StoreData {
     /// What it is asked.
     pub request: ScoreRequest,
     /// What it called to answer that.
@@ -71,7 +71,7 @@ pub(crate) struct State {
     pub last_said: String,
 }
 
-impl State {
+impl StoreData {
     /// Keeps a message if there is room.
     pub fn say(&mut self, level: Level, text: String) {
         self.last_said.clone_from(&text);
@@ -92,7 +92,7 @@ impl State {
 pub(crate) struct TooManyCalls;
 
 /// Takes the fuel for a host call that copies `bytes`.
-pub(crate) fn charge(cx: &mut StoreContextMut<State>, bytes: usize) -> wasmtime::Result<()> {
+pub(crate) fn charge(cx: &mut StoreContextMut<StoreData>, bytes: usize) -> wasmtime::Result<()> {
     let state = cx.data_mut();
     state.host_calls = state.host_calls.checked_sub(1).ok_or(TooManyCalls)?;
     let cost = CALL_FUEL + bytes as u64 / BYTES_PER_FUEL;

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use longshore_policy::{Case, CaseRow};
-use longshore_prove::{Options, Scorer, ScorerProperty, prove_scorer};
+use longshore_prove::{NoCosts, Options, Scorer, ScorerProperty, prove_scorer};
 
 /// A scorer made of a function over a case; the number counts questions, which a good one ignores.
 struct Double<F>(F, u64);
@@ -14,9 +14,12 @@ impl<F: Fn(&Case, u64) -> Result<Vec<f64>, String>> Scorer for Double<F> {
         self.1 = 0;
     }
 
-    fn costs(&mut self, case: &Case) -> Result<Vec<f64>, String> {
+    fn costs(&mut self, case: &Case) -> Result<Vec<f64>, NoCosts> {
         self.1 += 1;
-        (self.0)(case, self.1)
+        (self.0)(case, self.1).map_err(|why| NoCosts {
+            property: ScorerProperty::Answers,
+            why,
+        })
     }
 }
 

@@ -30,7 +30,7 @@ pub struct Play {
 
 /// What came of a scenario.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct ScenarioOutcome {
     pub name: String,
     pub seed: u64,
     /// Who scored at the beginning.
@@ -57,7 +57,7 @@ pub fn play(
     scenario: &Scenario,
     policy: &Policy,
     journal: Option<&Path>,
-) -> Result<Outcome, Failure> {
+) -> Result<ScenarioOutcome, Failure> {
     let slot = PolicySlot::new(policy, journal)?;
     let simulated = paused(async {
         let mut play = Play::begin(scenario.clone(), slot)?;
@@ -270,14 +270,14 @@ impl Play {
     }
 
     /// Sums up.
-    pub fn end(mut self, policy: String) -> Outcome {
+    pub fn end(mut self, policy: String) -> ScenarioOutcome {
         let now = self.harness.world.clock.elapsed();
         if self.stats.samples.last().is_none_or(|last| last.at < now) {
             self.sample();
         }
         let totals = self.stats.totals(&self.harness);
         let step = self.scenario.step.unwrap_or_else(|| step(now));
-        Outcome {
+        ScenarioOutcome {
             name: self.scenario.name.clone(),
             seed: self.scenario.seed,
             policy,

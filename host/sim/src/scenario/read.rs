@@ -28,7 +28,7 @@ use longshore_report::count;
 
 use super::policy::Policy;
 use super::{Daemon, Scenario, VERSION};
-use known::Known;
+use known::ScenarioBasics;
 use values::{MAX_SCENARIO, MIN_SCENARIO};
 
 /// Why there is no scenario.
@@ -153,7 +153,7 @@ fn scenario(root: &mut Table, file: &Path, folder: &Path) -> Result<Scenario, Fa
     #[cfg(not(feature = "aws"))]
     let offerings = files::Offerings::of(&types);
     let daemon = root.table("daemon").map_or_else(Daemon::default, daemon);
-    let known = Known {
+    let known = ScenarioBasics {
         folder,
         duration,
         offerings,

@@ -3,11 +3,11 @@
 use super::rows::rows;
 use super::{moment, seconds};
 use crate::scenario::acts;
-use crate::scenario::play::Outcome;
+use crate::scenario::play::ScenarioOutcome;
 use crate::stats::Totals;
 
 /// Columns: the first run, and each other with its difference.
-pub fn compare(runs: &[Outcome]) -> String {
+pub fn compare(runs: &[ScenarioOutcome]) -> String {
     let Some(first) = runs.first() else {
         return String::new();
     };
@@ -88,7 +88,7 @@ fn capacity(totals: &Totals, name: &str) -> f64 {
     totals.by_capacity.get(name).map_or(0.0, |money| money.usd)
 }
 
-fn totals(runs: &[Outcome]) -> String {
+fn totals(runs: &[ScenarioOutcome]) -> String {
     let mut lines = vec![heads(runs, "")];
     for (name, number, form) in LINES {
         let base = runs.first().map_or(0.0, |run| number(&run.totals));
@@ -114,7 +114,7 @@ fn difference(base: f64, number: f64) -> String {
     format!("{:+.1} %", 100.0 * (number - base) / base)
 }
 
-fn timeline(runs: &[Outcome]) -> String {
+fn timeline(runs: &[ScenarioOutcome]) -> String {
     let first = &runs[0];
     let all: Vec<_> = runs.iter().map(rows).collect();
     let mut names = vec![String::new()];
@@ -139,7 +139,7 @@ fn timeline(runs: &[Outcome]) -> String {
     columns(&lines)
 }
 
-fn heads(runs: &[Outcome], first: &str) -> Vec<String> {
+fn heads(runs: &[ScenarioOutcome], first: &str) -> Vec<String> {
     let mut line = vec![first.to_owned()];
     for (at, run) in runs.iter().enumerate() {
         line.push(run.policy.to_uppercase());

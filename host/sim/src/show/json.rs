@@ -17,11 +17,11 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::scenario::play::Outcome;
+use crate::scenario::play::ScenarioOutcome;
 use crate::stats::{Money, Note, Sample, Totals};
 
 /// One run, or several as an array.
-pub fn json(runs: &[Outcome]) -> String {
+pub fn json(runs: &[ScenarioOutcome]) -> String {
     let value = match runs {
         [one] => run(one),
         all => all.iter().map(run).collect(),
@@ -31,7 +31,7 @@ pub fn json(runs: &[Outcome]) -> String {
     text
 }
 
-fn run(outcome: &Outcome) -> Value {
+fn run(outcome: &ScenarioOutcome) -> Value {
     json!({
         "version": 1,
         "scenario": outcome.name,

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use plotters::prelude::*;
 
-use crate::scenario::play::Outcome;
+use crate::scenario::play::ScenarioOutcome;
 use crate::stats::{Kind, Sample};
 
 /// Width and height, points.
@@ -53,7 +53,7 @@ pub enum PlotError {
 ///
 /// # Errors
 /// The folder cannot be written to.
-pub fn plots(runs: &[Outcome], folder: &Path) -> Result<Vec<PathBuf>, PlotError> {
+pub fn plots(runs: &[ScenarioOutcome], folder: &Path) -> Result<Vec<PathBuf>, PlotError> {
     let cannot = |file: &Path| {
         let file = file.to_owned();
         move |source| PlotError::Write { file, source }
@@ -132,12 +132,12 @@ const DAY: Duration = Duration::from_secs(86_400);
 type Point = (Duration, f64);
 
 /// A number of each sample.
-fn each(run: &Outcome, of: fn(&Sample) -> f64) -> Vec<Point> {
+fn each(run: &ScenarioOutcome, of: fn(&Sample) -> f64) -> Vec<Point> {
     run.samples.iter().map(|s| (s.at, of(s))).collect()
 }
 
 /// A number of each day's samples, from its beginning.
-fn by_day(run: &Outcome, of: impl Fn(&[Sample]) -> f64) -> Vec<Point> {
+fn by_day(run: &ScenarioOutcome, of: impl Fn(&[Sample]) -> f64) -> Vec<Point> {
     let day = |sample: &Sample| (sample.at.as_secs() / DAY.as_secs()) as u32;
     let days = run.samples.chunk_by(|a, b| day(a) == day(b));
     let mut points: Vec<Point> = days
@@ -148,7 +148,7 @@ fn by_day(run: &Outcome, of: impl Fn(&[Sample]) -> f64) -> Vec<Point> {
 }
 
 /// Pods that had to leave a node that was drained, by day.
-fn evictions_by_day(run: &Outcome) -> Vec<Point> {
+fn evictions_by_day(run: &ScenarioOutcome) -> Vec<Point> {
     let mut before = 0.0;
     let mut points = by_day(run, |day| day.last().map_or(0.0, |s| s.evicted as f64));
     for (_, evicted) in &mut points {
@@ -164,10 +164,10 @@ fn evictions_by_day(run: &Outcome) -> Vec<Point> {
 
 /// A line for each run.
 fn lines(
-    runs: &[Outcome],
+    runs: &[ScenarioOutcome],
     what: &'static str,
     unit_of: &str,
-    of: impl Fn(&Outcome) -> Vec<Point>,
+    of: impl Fn(&ScenarioOutcome) -> Vec<Point>,
 ) -> Result<String, PlotError> {
     let name = runs.first().map_or("", |run| run.name.as_str());
     let points: Vec<Vec<Point>> = runs.iter().map(of).collect();
@@ -229,7 +229,7 @@ fn lines(
 
 /// Areas on top of each other, the largest sort below.
 fn stacked(
-    run: &Outcome,
+    run: &ScenarioOutcome,
     what: &'static str,
     sort: impl Fn(&Kind) -> String,
 ) -> Result<String, PlotError> {

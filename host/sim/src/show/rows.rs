@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::scenario::play::Outcome;
+use crate::scenario::play::ScenarioOutcome;
 use crate::stats::{Note, Sample, What};
 
 /// A stretch of time.
@@ -24,7 +24,7 @@ pub struct Row {
 }
 
 /// The rows of a run.
-pub fn rows(outcome: &Outcome) -> Vec<Row> {
+pub fn rows(outcome: &ScenarioOutcome) -> Vec<Row> {
     let mut rows = Vec::new();
     let end = outcome.totals.time;
     let mut from = Duration::ZERO;

@@ -6,14 +6,14 @@ use std::time::Duration;
 use super::rows::rows;
 use super::{moment, seconds};
 use crate::scenario::acts;
-use crate::scenario::play::Outcome;
+use crate::scenario::play::ScenarioOutcome;
 use crate::stats::Totals;
 
 /// Most notes of one row that are printed.
 const MAX_NOTES: usize = 4;
 
 /// Timeline and totals.
-pub fn text(outcome: &Outcome) -> String {
+pub fn text(outcome: &ScenarioOutcome) -> String {
     let mut text = heading(outcome);
     text.push('\n');
     text += &timeline(outcome);
@@ -25,8 +25,8 @@ pub fn text(outcome: &Outcome) -> String {
     text
 }
 
-fn heading(outcome: &Outcome) -> String {
-    let Outcome {
+fn heading(outcome: &ScenarioOutcome) -> String {
+    let ScenarioOutcome {
         name,
         seed,
         policy,
@@ -40,7 +40,7 @@ fn heading(outcome: &Outcome) -> String {
 }
 
 /// A row for each step.
-pub fn timeline(outcome: &Outcome) -> String {
+pub fn timeline(outcome: &ScenarioOutcome) -> String {
     let mut text = format!(
         "{:<11}  {:>6}  {:>7}  {:>5}  {:>5}  {:>8}\n",
         "UNTIL", "PODS", "WAITING", "NODES", "SPOT", "USD/H"

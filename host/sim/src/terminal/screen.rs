@@ -8,7 +8,7 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Paragraph};
 
-use super::view::{Node, Severity, State, View};
+use super::view::{MachineState, Node, Severity, View};
 
 /// Colours of families, the most frequent first.
 const COLOURS: [Color; 6] = [
@@ -166,9 +166,9 @@ fn machine(node: &Node, colour: Color) -> Span<'static> {
         style = style.add_modifier(Modifier::UNDERLINED);
     }
     match node.state {
-        State::Coming => Span::styled("○", style),
-        State::Going => Span::styled("×", style.fg(Color::Red)),
-        State::Ready => Span::styled(
+        MachineState::Coming => Span::styled("○", style),
+        MachineState::Going => Span::styled("×", style.fg(Color::Red)),
+        MachineState::Ready => Span::styled(
             LEVELS[((node.fill * 8.0).round() as usize).clamp(1, 8)],
             style,
         ),
@@ -224,7 +224,7 @@ mod tests {
     use super::super::view::Event;
     use super::*;
 
-    fn node(family: &str, spot: bool, fill: f64, state: State) -> Node {
+    fn node(family: &str, spot: bool, fill: f64, state: MachineState) -> Node {
         Node {
             family: family.into(),
             spot,
@@ -243,11 +243,19 @@ mod tests {
         (view.usd_per_hour, view.usd) = (12.345, 1.9);
         view.pods.extend([0.0, 300.0, 900.0, 1_204.0]);
         view.costs.extend([0.0, 4.0, 12.0, 12.345]);
+        view.nodes.extend((0..44).map(|at| {
+            node(
+                "c7g",
+                at % 2 == 0,
+                f64::from(at) / 44.0,
+                MachineState::Ready,
+            )
+        }));
         view.nodes
-            .extend((0..44).map(|at| node("c7g", at % 2 == 0, f64::from(at) / 44.0, State::Ready)));
-        view.nodes.push(node("m7i", false, 1.2, State::Ready));
-        view.nodes.push(node("m7i", false, 0.0, State::Coming));
-        view.nodes.push(node("r7g", true, 0.4, State::Going));
+            .push(node("m7i", false, 1.2, MachineState::Ready));
+        view.nodes
+            .push(node("m7i", false, 0.0, MachineState::Coming));
+        view.nodes.push(node("r7g", true, 0.4, MachineState::Going));
         for (at, tone) in [Severity::Quiet, Severity::Bad, Severity::News]
             .into_iter()
             .cycle()
@@ -320,9 +328,10 @@ mod tests {
     #[test]
     fn nodes_that_have_no_room_are_counted() {
         let mut view = moment();
-        view.nodes = vec![node("c7g", false, 1.0, State::Ready); 39 * 6];
+        view.nodes = vec![node("c7g", false, 1.0, MachineState::Ready); 39 * 6];
         assert!(!drawn(&view, 80, 24).0.contains("more"));
-        view.nodes.push(node("c7g", false, 1.0, State::Ready));
+        view.nodes
+            .push(node("c7g", false, 1.0, MachineState::Ready));
         let (screen, _) = drawn(&view, 80, 24);
         assert_eq!(
             (

@@ -66,12 +66,12 @@ pub struct Node {
     /// Share of its CPU that pods have asked for.
     pub fill: f64,
     /// Where it is in its life.
-    pub state: State,
+    pub state: MachineState,
 }
 
 /// Where a machine is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum MachineState {
     /// It boots, or is not ready.
     Coming,
     Ready,
@@ -161,9 +161,9 @@ impl View {
             });
             let asked = asked.get(instance.node.as_str()).copied().unwrap_or(0);
             let state = match object {
-                Some(node) if fields::deleting(node) => State::Going,
-                Some(node) if fields::condition(node, "Ready") == "True" => State::Ready,
-                _ => State::Coming,
+                Some(node) if fields::deleting(node) => MachineState::Going,
+                Some(node) if fields::condition(node, "Ready") == "True" => MachineState::Ready,
+                _ => MachineState::Coming,
             };
             Node {
                 family: instance

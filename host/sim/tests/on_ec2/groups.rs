@@ -63,14 +63,14 @@ fn end(world: &World) {
 }
 
 /// Tells the story.
-fn told(at: Option<(usize, Case)>, reloader: PolicyReloader, keeps: bool) -> End {
+fn end_of_run(at: Option<(usize, Case)>, reloader: PolicyReloader, keeps: bool) -> End {
     let mut setup = Setup::with(1, reloader);
     match at {
         Some((point, Case::Killed(when))) => setup.kill = Some(Kill { point, when }),
         Some((point, Case::Struck(strike))) => setup.strike = Some((point, strike)),
         None => {}
     }
-    let told = paused(async {
+    let ended = paused(async {
         let (harness, account) = harness(setup, Options::default());
         let world = &harness.world;
         let mut wrong = Vec::new();
@@ -112,7 +112,7 @@ fn told(at: Option<(usize, Case)>, reloader: PolicyReloader, keeps: bool) -> End
             },
         }
     });
-    told.expect("a runtime")
+    ended.expect("a runtime")
 }
 
 /// What is wrong with a case, beside the story where nothing happens.
@@ -132,7 +132,7 @@ fn judged(quiet: &End, point: usize, case: Case, end: &End) -> Vec<String> {
 }
 
 fn quiet(reloader: &PolicyReloader) -> End {
-    let quiet = told(None, reloader.clone(), true);
+    let quiet = end_of_run(None, reloader.clone(), true);
     assert_eq!(quiet.wrong, [""; 0], "{}", quiet.transcript);
     assert_eq!((quiet.processes, quiet.bought), (1, 5));
     assert_eq!(quiet.launches, 1, "one CreateFleet for all five");
@@ -173,7 +173,7 @@ fn whatever_happens_while_a_group_is_launched_nothing_leaks_or_is_bought_twice()
             let Some(&(at, name, case)) = cases.get(number) else {
                 return bad;
             };
-            let end = told(Some((at, case)), reloader.clone(), false);
+            let end = end_of_run(Some((at, case)), reloader.clone(), false);
             let wrong = judged(&quiet, at, case, &end);
             if !wrong.is_empty() {
                 let _ = writeln!(
@@ -206,7 +206,7 @@ fn one_case_of_a_group() {
     let point: usize = point.parse().expect("a number");
     let case = DEATHS.iter().chain(&STRIKES).find(|(own, _)| *own == name);
     let case = case.expect("before, during, after, request-lost, …").1;
-    let end = told(Some((point, case)), reloader, true);
+    let end = end_of_run(Some((point, case)), reloader, true);
     eprintln!("{}", end.transcript);
     assert_eq!(judged(&quiet, point, case, &end), [""; 0]);
 }
@@ -229,7 +229,7 @@ fn died(meanwhile: impl Fn(&Harness)) {
         when: When::After,
     });
     setup.restart = MINUTE / 2;
-    let told = paused(async {
+    let ended = paused(async {
         let (harness, account) = harness(setup, Options::default());
         let world = &harness.world;
         world.apply(BASE).expect("manifests");
@@ -265,7 +265,7 @@ fn died(meanwhile: impl Fn(&Harness)) {
             "the second one only hears of the first"
         );
     });
-    told.expect("a runtime");
+    ended.expect("a runtime");
 }
 
 #[test]
@@ -294,7 +294,7 @@ fn instances_of_members_that_were_removed_by_force_are_garbage() {
 #[test]
 fn a_group_that_is_short_of_capacity_gets_what_there_is_and_the_rest_later() {
     let setup = Setup::with(2, reloader().expect("policies"));
-    let told = paused(async {
+    let ended = paused(async {
         let (harness, account) = harness(setup, Options::default());
         let world = &harness.world;
         let free = |zone: &str, free: u32| json!({"capacity": {"zone": zone, "free": free}});
@@ -317,5 +317,5 @@ fn a_group_that_is_short_of_capacity_gets_what_there_is_and_the_rest_later() {
         assert_eq!(harness.violations(), [""; 0]);
         assert_eq!(account.fleet_faults(Duration::from_secs(179)), [""; 0]);
     });
-    told.expect("a runtime");
+    ended.expect("a runtime");
 }

@@ -32,7 +32,7 @@ fn base(images: &str, families: &str) -> String {
 fn nodes_are_not_replaced_by_types_that_no_image_fits() {
     let mut setup = Setup::with(1, reloader().expect("policies"));
     setup.disrupts = true;
-    let told = paused(async {
+    let ended = paused(async {
         let (harness, account) = harness(setup, Options::default());
         let world = &harness.world;
         world.apply(&base("x86_64", "c5, c6g")).expect("manifests");
@@ -54,13 +54,13 @@ fn nodes_are_not_replaced_by_types_that_no_image_fits() {
         }
         assert_eq!(launches(&account), 1, "one for all three");
     });
-    told.expect("a runtime");
+    ended.expect("a runtime");
 }
 
 #[test]
 fn a_pod_is_told_that_no_image_fits() {
     let setup = Setup::with(1, reloader().expect("policies"));
-    let told = paused(async {
+    let ended = paused(async {
         let (harness, _) = harness(setup, Options::default());
         let world = &harness.world;
         world.apply(&base("arm64", "c5")).expect("manifests");
@@ -81,5 +81,5 @@ fn a_pod_is_told_that_no_image_fits() {
         assert_eq!(messages, [expected]);
         assert_eq!(state(world), "0 pods run, 0 nodes, 0 claims, 0 instances");
     });
-    told.expect("a runtime");
+    ended.expect("a runtime");
 }

@@ -57,14 +57,14 @@ fn interrupt_one(world: &World, capacity_type: &str) -> Option<()> {
 }
 
 /// Tells the story.
-fn told(at: Option<(usize, Case)>, reloader: PolicyReloader, keeps: bool) -> End {
+fn end_of_run(at: Option<(usize, Case)>, reloader: PolicyReloader, keeps: bool) -> End {
     let mut setup = Setup::with(1, reloader);
     match at {
         Some((point, Case::Killed(when))) => setup.kill = Some(Kill { point, when }),
         Some((point, Case::Struck(strike))) => setup.strike = Some((point, strike)),
         None => {}
     }
-    let told = paused(async {
+    let ended = paused(async {
         let options = Options {
             strict: true,
             ..Options::default()
@@ -137,7 +137,7 @@ fn told(at: Option<(usize, Case)>, reloader: PolicyReloader, keeps: bool) -> End
             },
         }
     });
-    told.expect("a runtime")
+    ended.expect("a runtime")
 }
 
 /// What is wrong with a case, beside the story where nothing happens.
@@ -157,7 +157,7 @@ fn judged(quiet: &End, point: usize, case: Case, end: &End) -> Vec<String> {
 }
 
 fn quiet(reloader: &PolicyReloader) -> End {
-    let quiet = told(None, reloader.clone(), false);
+    let quiet = end_of_run(None, reloader.clone(), false);
     assert_eq!(quiet.wrong, [""; 0]);
     assert_eq!((quiet.processes, quiet.bought), (1, 4));
     quiet
@@ -193,7 +193,7 @@ fn whatever_happens_at_a_call_to_aws_nothing_leaks_is_bought_twice_or_is_lost() 
             let Some(&(at, name, case)) = cases.get(number) else {
                 return (bad, longest);
             };
-            let end = told(Some((at, case)), reloader.clone(), false);
+            let end = end_of_run(Some((at, case)), reloader.clone(), false);
             longest = longest.max(end.took);
             let wrong = judged(&quiet, at, case, &end);
             if !wrong.is_empty() {
@@ -236,7 +236,7 @@ fn one_case() {
     let case = case
         .expect("before, during, after, request-lost, reply-lost, …")
         .1;
-    let end = told(Some((point, case)), reloader, true);
+    let end = end_of_run(Some((point, case)), reloader, true);
     eprintln!("{}", end.transcript);
     assert_eq!(judged(&quiet, point, case, &end), [""; 0]);
 }
@@ -249,7 +249,7 @@ fn throttled_to_a_tenth_nothing_is_wrong() {
     let scaled = |share: Option<f64>| {
         let mut setup = Setup::with(3, reloader.clone());
         setup.disrupts = true;
-        let told = paused(async {
+        let ended = paused(async {
             let (harness, account) = harness(setup, Options::default());
             let world = &harness.world;
             if let Some(share) = share {
@@ -283,7 +283,7 @@ fn throttled_to_a_tenth_nothing_is_wrong() {
                 .count();
             (took, refused)
         });
-        told.expect("a runtime")
+        ended.expect("a runtime")
     };
     let ((usual, none), (throttled, refused)) = (scaled(None), scaled(Some(0.1)));
     eprintln!(

@@ -3,6 +3,8 @@
 mod groups;
 mod images;
 mod kills;
+#[path = "../manifests.rs"]
+mod manifests;
 mod scenarios;
 mod seeds;
 mod storms;
@@ -40,23 +42,8 @@ spec:
 ";
 
 /// A Deployment whose pods each need a node of their own.
-fn apart(name: &str, replicas: u32) -> String {
-    format!(
-        "---
-apiVersion: apps/v1
-kind: Deployment
-metadata: {{name: {name}}}
-spec:
-  replicas: {replicas}
-  selector: {{matchLabels: {{app: {name}}}}}
-  template:
-    metadata: {{labels: {{app: {name}}}}}
-    spec:
-      containers: [{{name: c, image: 'x:1', resources: {{requests: {{cpu: '1', memory: 1Gi}}}}}}]
-      affinity: {{podAntiAffinity: {{requiredDuringSchedulingIgnoredDuringExecution: [
-        {{topologyKey: kubernetes.io/hostname, labelSelector: {{matchLabels: {{app: {name}}}}}}}]}}}}
-"
-    )
+fn apart(name: &str, replicas: usize) -> String {
+    manifests::one_per_node(name, replicas, manifests::ONE_CPU)
 }
 
 /// A world on EC2, and its account.

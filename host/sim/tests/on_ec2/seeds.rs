@@ -28,9 +28,9 @@ fn after_an_hour_of_faults_of_aws_every_pod_runs_and_nothing_is_left_behind() {
             let seed = left.lock().expect("no panic").next();
             let Some(seed) = seed else { return failed };
             let story = Stories::Aws.scenario(seed, SMALL, types.clone());
-            let told = run_scenario(&story, reloader.clone(), false).expect("a runtime");
-            if !told.wrong.is_empty() {
-                failed += &format!("seed {seed}: {:#?}\n", told.wrong);
+            let result = run_scenario(&story, reloader.clone(), false).expect("a runtime");
+            if !result.wrong.is_empty() {
+                failed += &format!("seed {seed}: {:#?}\n", result.wrong);
                 failed += &format!(
                     "cargo run -p longshore-sim --features aws --bin longshore-sim -- seed {seed} \
                      --size {SMALL} --stories aws\n"
@@ -51,12 +51,12 @@ fn a_story_on_ec2_is_told_twice_in_the_same_words() {
     let types = types(SEEDS_TYPES);
     let reloader = reloader().expect("policies");
     for seed in [1, 2] {
-        let told = || {
+        let transcript = || {
             let story = Stories::Aws.scenario(seed, SMALL, types.clone());
-            let told = run_scenario(&story, reloader.clone(), true);
-            told.expect("a runtime").transcript
+            let result = run_scenario(&story, reloader.clone(), true);
+            result.expect("a runtime").transcript
         };
-        let (one, again) = (told(), told());
+        let (one, again) = (transcript(), transcript());
         let differs = one.lines().zip(again.lines()).find(|(a, b)| a != b);
         assert_eq!(differs, None, "seed {seed}");
         assert_eq!(one.len(), again.len(), "seed {seed}");

@@ -32,7 +32,7 @@ fn in_a_storm_a_narrow_pool_waits_and_goes_on_as_soon_as_anything_fits() {
 /// Tells it. How often an offering was said to have no capacity.
 fn storm(seed: u64, families: &str, capacity: &str) -> u64 {
     let setup = Setup::with(seed, reloader().expect("policies"));
-    let told = paused(async {
+    let ended = paused(async {
         let (harness, account) = harness(setup, Options::default());
         let world = &harness.world;
         let rule = json!([{"capacity": {"shortShare": 0.8, "everySeconds": 60}}]);
@@ -69,5 +69,5 @@ fn storm(seed: u64, families: &str, capacity: &str) -> u64 {
         );
         account.shortages()
     });
-    told.expect("a runtime")
+    ended.expect("a runtime")
 }

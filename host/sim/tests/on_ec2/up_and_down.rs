@@ -9,10 +9,10 @@ use super::{BASE, Options, apart, harness, state};
 
 const SOME: Duration = Duration::from_secs(600);
 
-fn told(seed: u64) -> String {
+fn transcript(seed: u64) -> String {
     let mut setup = Setup::with(seed, reloader().expect("policies"));
     setup.disrupts = true;
-    let told = paused(async {
+    let ended = paused(async {
         let (harness, account) = harness(setup, Options::default());
         let world = &harness.world;
         world.apply(BASE).expect("manifests");
@@ -50,14 +50,14 @@ fn told(seed: u64) -> String {
         let calls: Vec<String> = account.calls().iter().map(ToString::to_string).collect();
         harness.transcript() + &calls.join("\n")
     });
-    told.expect("a runtime")
+    ended.expect("a runtime")
 }
 
 #[test]
 fn pods_get_instances_and_give_them_back_and_the_same_seed_gives_the_same_calls() {
-    let (one, again) = (told(1), told(1));
+    let (one, again) = (transcript(1), transcript(1));
     let differs = one.lines().zip(again.lines()).find(|(a, b)| a != b);
     assert_eq!(differs, None);
     assert_eq!(one.len(), again.len());
-    assert!(one.len() > 10_000 && one != told(2));
+    assert!(one.len() > 10_000 && one != transcript(2));
 }

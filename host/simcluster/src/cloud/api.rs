@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use longshore_cloud::{CloudError, CloudProvider, Instance, Launch, RebootError};
 use tokio::sync::oneshot;
 
-use super::{Answer, Cloud, Inner, QueuedLaunch, State, Work};
+use super::{Answer, Cloud, Inner, InstanceState, QueuedLaunch, Work};
 use crate::fields;
 use crate::server::resources;
 
@@ -42,7 +42,7 @@ impl CloudProvider for Cloud {
         let inner = self.inner();
         let machine = inner.by_id.get(provider_id).map(|at| &inner.machines[*at]);
         machine
-            .filter(|m| m.state != State::Gone)
+            .filter(|m| m.state != InstanceState::Gone)
             .map(|m| (*m.instance).clone())
             .ok_or_else(|| gone(provider_id))
     }
@@ -107,7 +107,7 @@ impl Cloud {
             .by_id
             .get(provider_id)
             .copied()
-            .filter(|at| inner.machines[*at].state != State::Gone);
+            .filter(|at| inner.machines[*at].state != InstanceState::Gone);
         let at = at.ok_or_else(|| gone(provider_id))?;
         let now = inner.clock.elapsed();
         inner.end(now, at, "ended");

@@ -18,7 +18,7 @@ const CLAIM_UID: &str = "sim.longshore.dev/nodeclaim-uid";
 
 /// Where an instance is in its life.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum State {
+pub enum InstanceState {
     /// It runs, and is paid for.
     Running,
     /// It is going down.
@@ -38,7 +38,7 @@ pub struct SimInstance {
     pub instance_type: String,
     pub zone: String,
     pub capacity_type: String,
-    pub state: State,
+    pub state: InstanceState,
     /// It has an interruption notice.
     pub notified: bool,
     started: Duration,
@@ -78,7 +78,7 @@ impl SimInstance {
             instance_type,
             zone,
             capacity_type,
-            state: State::Running,
+            state: InstanceState::Running,
             notified: false,
             started: now,
             ended: None,
@@ -88,7 +88,7 @@ impl SimInstance {
     }
 
     pub fn runs(&self) -> bool {
-        self.state == State::Running
+        self.state == InstanceState::Running
     }
 
     /// The NodePool that it was made for.
@@ -118,7 +118,7 @@ impl SimInstance {
     /// It goes down.
     pub fn end(&mut self, now: Duration, market: &Market) {
         self.pay(now, market);
-        self.state = State::Ending;
+        self.state = InstanceState::Ending;
         self.ended = Some(now);
     }
 

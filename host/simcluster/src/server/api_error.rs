@@ -126,8 +126,8 @@ impl ApiErrorWithDetails {
         );
         refused = refused.about(resource, name);
         refused.details.insert("kind".into(), json!(resource.kind));
-        let told = |c: &Cause| json!({"reason": c.reason, "message": c.message, "field": c.field});
-        refused.because(causes.iter().map(told).collect())
+        let cause = |c: &Cause| json!({"reason": c.reason, "message": c.message, "field": c.field});
+        refused.because(causes.iter().map(cause).collect())
     }
 
     /// 422 for parameters of a list or a watch.

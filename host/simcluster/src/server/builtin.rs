@@ -12,12 +12,12 @@ use serde_json::{Value, json};
 use super::api_error::{ApiErrorWithDetails, Cause};
 use super::meta::{self, at, default, part, text};
 use super::resources::{SERVICE, STORAGE_CLASS};
-use super::state::State;
+use super::state::ServerState;
 use crate::object::{Resource, Subresource};
 
 /// Completes and checks a new object.
 pub fn admit(
-    state: &mut State,
+    state: &mut ServerState,
     resource: Resource,
     object: &mut Value,
 ) -> Result<(), ApiErrorWithDetails> {
@@ -166,7 +166,7 @@ fn protect(object: &mut Value, finalizer: &str) {
     }
 }
 
-fn claim(state: &State, object: &mut Value) {
+fn claim(state: &ServerState, object: &mut Value) {
     protect(object, "kubernetes.io/pvc-protection");
     meta::fields(object).insert("status".into(), json!({"phase": "Pending"}));
     let spec = part(object, "spec");
@@ -190,7 +190,7 @@ fn volume(object: &mut Value) {
     default(spec, "volumeMode", json!("Filesystem"));
 }
 
-fn service(state: &State, object: &mut Value) {
+fn service(state: &ServerState, object: &mut Value) {
     meta::fields(object).insert("status".into(), json!({"loadBalancer": {}}));
     let spec = part(object, "spec");
     default(spec, "type", json!("ClusterIP"));

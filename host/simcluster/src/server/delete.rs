@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::api_error::ApiErrorWithDetails;
 use super::meta::{self, at, finalizers, is_leaving, number, text};
 use super::resources::{NAMESPACE, POD};
-use super::state::State;
+use super::state::ServerState;
 use super::store::Stored;
 
 /// Propagation to the dependents of an object.
@@ -85,7 +85,7 @@ pub enum Deleted {
 
 /// Deletes an object.
 pub fn delete(
-    state: &mut State,
+    state: &mut ServerState,
     old: &Arc<Stored>,
     options: &DeleteOptions,
 ) -> Result<Deleted, ApiErrorWithDetails> {
@@ -114,7 +114,7 @@ pub fn delete(
     Ok(Deleted::Going(keep(state, old, new, options)))
 }
 
-fn remove(state: &mut State, old: &Arc<Stored>, options: &DeleteOptions) -> Arc<Stored> {
+fn remove(state: &mut ServerState, old: &Arc<Stored>, options: &DeleteOptions) -> Arc<Stored> {
     if options.dry_run {
         return old.clone();
     }
@@ -125,7 +125,12 @@ fn remove(state: &mut State, old: &Arc<Stored>, options: &DeleteOptions) -> Arc<
         .unwrap_or_else(|| old.clone())
 }
 
-fn keep(state: &mut State, old: &Arc<Stored>, new: Value, options: &DeleteOptions) -> Arc<Stored> {
+fn keep(
+    state: &mut ServerState,
+    old: &Arc<Stored>,
+    new: Value,
+    options: &DeleteOptions,
+) -> Arc<Stored> {
     let at = state.clock.elapsed();
     if options.dry_run {
         Stored::draft(&old.key, new)
@@ -205,7 +210,7 @@ fn shorten_grace(object: &mut Value, grace: i64, options: &DeleteOptions) -> boo
     true
 }
 
-fn stamp(state: &State, object: &mut Value, grace: i64) {
+fn stamp(state: &ServerState, object: &mut Value, grace: i64) {
     let now = state.clock.now();
     let ends = now
         .checked_add(Duration::from_secs(grace.unsigned_abs()))
@@ -220,7 +225,7 @@ fn stamp(state: &State, object: &mut Value, grace: i64) {
 
 /// A namespace goes when a controller has emptied it and let go of `spec.finalizers`.
 fn namespace(
-    state: &mut State,
+    state: &mut ServerState,
     old: &Arc<Stored>,
     options: &DeleteOptions,
 ) -> Result<Deleted, ApiErrorWithDetails> {
@@ -254,7 +259,7 @@ fn namespace(
 
 /// Replaces the finalizers of a namespace's `spec`, as `PUT …/finalize` does. The last one gone,
 /// the namespace is.
-pub fn finalize(state: &mut State, old: &Arc<Stored>, wanted: &Value) -> Arc<Stored> {
+pub fn finalize(state: &mut ServerState, old: &Arc<Stored>, wanted: &Value) -> Arc<Stored> {
     let mut new = (*old.value).clone();
     let left = wanted
         .pointer("/spec/finalizers")

@@ -9,12 +9,12 @@ use super::delete::{self, DeleteOptions};
 use super::meta::{self, at, is_leaving, number, text};
 use super::resources::{POD, POD_DISRUPTION_BUDGET};
 use super::select::Selector;
-use super::state::State;
+use super::state::ServerState;
 use super::store::Stored;
 
 /// Puts a pod on a node. Whether there is such a node is not asked.
 pub fn bind(
-    state: &mut State,
+    state: &mut ServerState,
     pod: &Arc<Stored>,
     node: &str,
 ) -> Result<Arc<Stored>, ApiErrorWithDetails> {
@@ -61,7 +61,7 @@ pub fn bind(
 
 /// Asks a pod to leave, as far as the budgets that it counts for allow.
 pub fn evict(
-    state: &mut State,
+    state: &mut ServerState,
     pod: &Arc<Stored>,
     options: &DeleteOptions,
 ) -> Result<(), ApiErrorWithDetails> {
@@ -74,7 +74,7 @@ pub fn evict(
 }
 
 fn ask_budgets(
-    state: &mut State,
+    state: &mut ServerState,
     pod: &Arc<Stored>,
     options: &DeleteOptions,
 ) -> Result<(), ApiErrorWithDetails> {
@@ -119,7 +119,7 @@ fn is_ready(pod: &Value) -> bool {
 
 /// Takes one disruption from a budget, if there is one.
 fn take(
-    state: &mut State,
+    state: &mut ServerState,
     pod: &Stored,
     budget: &Arc<Stored>,
     options: &DeleteOptions,

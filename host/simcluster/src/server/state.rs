@@ -16,13 +16,13 @@ use crate::object::Key;
 pub struct Server(Arc<Inner>);
 
 struct Inner {
-    state: Mutex<State>,
+    state: Mutex<ServerState>,
     fault_gate: FaultGate,
 }
 
 impl Server {
     /// A server with this state, and a gate that lets everything pass.
-    pub(super) fn holding(state: State) -> Server {
+    pub(super) fn holding(state: ServerState) -> Server {
         Server(Arc::new(Inner {
             state: Mutex::new(state),
             fault_gate: FaultGate::default(),
@@ -30,7 +30,7 @@ impl Server {
     }
 
     /// The state, for as long as no other caller may see it.
-    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, ServerState> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -41,7 +41,7 @@ impl Server {
 }
 
 /// Everything that a write may change.
-pub struct State {
+pub struct ServerState {
     /// The time of day of stamps.
     pub clock: Clock,
     /// UIDs and names.
@@ -59,7 +59,7 @@ pub struct State {
 /// How long an Event is kept, as a real server does without `--event-ttl`.
 const EVENTS_LAST: Duration = Duration::from_secs(3600);
 
-impl State {
+impl ServerState {
     /// Adds an Event and removes expired ones.
     pub fn note_event(&mut self, key: &Key) {
         let now = self.clock.elapsed();

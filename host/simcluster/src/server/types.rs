@@ -9,6 +9,20 @@ pub use super::definitions::Schema;
 use super::definitions::{self, ListKind};
 use crate::object::Resource;
 
+/// Lists of built-in kinds whose items are merged by their names, in patches and by managers of
+/// fields.
+const BY_NAME: [&str; 9] = [
+    "containers",
+    "initContainers",
+    "ephemeralContainers",
+    "env",
+    "volumes",
+    "imagePullSecrets",
+    "schedulingGates",
+    "resourceClaims",
+    "secrets",
+];
+
 /// A place in an object, with what is known of its type.
 #[derive(Clone, Copy)]
 pub enum Position<'a> {
@@ -84,19 +98,8 @@ impl<'a> Position<'a> {
             Position::Builtin(name, above) => match (above, name) {
                 (_, "ownerReferences") => by(&["uid"]),
                 ("metadata", "finalizers") | (_, "podCIDRs") => ListKind::Set,
-                (
-                    _,
-                    "containers"
-                    | "initContainers"
-                    | "ephemeralContainers"
-                    | "env"
-                    | "volumes"
-                    | "imagePullSecrets"
-                    | "schedulingGates"
-                    | "resourceClaims"
-                    | "claims"
-                    | "secrets",
-                ) => by(&["name"]),
+                (_, "claims") => by(&["name"]),
+                (_, name) if BY_NAME.contains(&name) => by(&["name"]),
                 (_, "volumeMounts") => by(&["mountPath"]),
                 (_, "volumeDevices") => by(&["devicePath"]),
                 ("spec", "ports") => by(&["port", "protocol"]),
@@ -118,18 +121,7 @@ impl<'a> Position<'a> {
         match (above, name) {
             (_, "ownerReferences") => Some("uid"),
             ("metadata", "finalizers") | (_, "podCIDRs") => Some(""),
-            (
-                _,
-                "containers"
-                | "initContainers"
-                | "ephemeralContainers"
-                | "env"
-                | "volumes"
-                | "imagePullSecrets"
-                | "schedulingGates"
-                | "resourceClaims"
-                | "secrets",
-            ) => Some("name"),
+            (_, name) if BY_NAME.contains(&name) => Some("name"),
             (_, "volumeMounts") => Some("mountPath"),
             (_, "volumeDevices") => Some("devicePath"),
             ("spec", "ports") => Some("port"),

@@ -11,7 +11,7 @@ use super::api_error::{ApiErrorWithDetails, Cause};
 use super::apply::{self, Manager};
 use super::meta::{self, finalizers, is_leaving, text};
 use super::resources::{EVENT, NAMESPACE, POD};
-use super::state::State;
+use super::state::ServerState;
 use super::store::{self, Stored};
 use super::{builtin, definitions};
 use crate::object::{Key, Resource, Subresource};
@@ -29,7 +29,7 @@ pub struct WriteOptions {
 
 /// Creates an object; `namespace` is the one of the path.
 pub fn create(
-    state: &mut State,
+    state: &mut ServerState,
     resource: Resource,
     namespace: &str,
     mut object: Value,
@@ -114,7 +114,7 @@ pub fn create(
 
 /// Replaces an object, or its status, by what it is to be.
 pub fn replace(
-    state: &mut State,
+    state: &mut ServerState,
     old: &Arc<Stored>,
     mut new: Value,
     sub: Subresource,
@@ -182,7 +182,7 @@ pub fn replace(
     Ok(keep(state, &old.key, new, manner))
 }
 
-fn keep(state: &mut State, key: &Key, object: Value, manner: &WriteOptions) -> Arc<Stored> {
+fn keep(state: &mut ServerState, key: &Key, object: Value, manner: &WriteOptions) -> Arc<Stored> {
     let at = state.clock.elapsed();
     if manner.dry_run {
         Stored::draft(key, object)
@@ -256,7 +256,7 @@ fn settle_namespace(
 
 /// Its namespace is there and takes new objects.
 fn lives(
-    state: &State,
+    state: &ServerState,
     resource: Resource,
     namespace: &str,
     name: &str,
@@ -283,7 +283,7 @@ fn lives(
 
 /// Cleans, completes and checks what is to be stored.
 fn shape(
-    state: &mut State,
+    state: &mut ServerState,
     resource: Resource,
     object: &mut Value,
     old: Option<&Value>,
@@ -414,7 +414,7 @@ fn count(resource: Resource, old: &Value, new: &mut Value, sub: Subresource) {
 
 /// Whether the store holds a pod or anything else by this name.
 pub fn current(
-    state: &State,
+    state: &ServerState,
     resource: Resource,
     namespace: &str,
     name: &str,
@@ -427,6 +427,6 @@ pub fn current(
 }
 
 /// As [`current`], a pod.
-pub fn pod(state: &State, key: &Key) -> Result<Arc<Stored>, ApiErrorWithDetails> {
+pub fn pod(state: &ServerState, key: &Key) -> Result<Arc<Stored>, ApiErrorWithDetails> {
     current(state, POD, &key.namespace, &key.name)
 }

@@ -40,7 +40,7 @@ pub struct Cluster {
 
 /// A program of a cluster as it is now.
 #[derive(Clone, Debug)]
-pub struct State {
+pub struct ProgramState {
     pub program: Program,
     /// Of the program that was started.
     pub version: String,
@@ -216,13 +216,13 @@ impl Cluster {
     }
 
     /// Its programs as they are now; nothing if there is no cluster.
-    pub fn status(&self) -> Result<Vec<State>> {
+    pub fn status(&self) -> Result<Vec<ProgramState>> {
         let Some(record) = Record::read(&self.folder)? else {
             return Ok(Vec::new());
         };
         let state = |program: Program| {
             let process = Process::find(&self.folder, program.name());
-            State {
+            ProgramState {
                 program,
                 version: record.version(program),
                 port: record.ports.get(program),

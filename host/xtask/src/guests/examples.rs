@@ -1,6 +1,5 @@
 //! The example policy (examples/policies) in several languages, each if its toolchain is found.
 
-use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::PoisonError;
@@ -8,7 +7,8 @@ use std::sync::PoisonError;
 use anyhow::{Context, Result, bail};
 use sha2::{Digest as _, Sha256};
 
-use super::{BUILDING, GuestTool, WORLD, build_crates, folder, guest_tool, module, root, run, wit};
+use super::tools::{NO_C_COMPILER, c_compiler, run, works};
+use super::{BUILDING, GuestTool, WORLD, build_crates, folder, guest_tool, module, root, wit};
 
 /// What became of an example.
 #[derive(Clone, Debug, PartialEq)]
@@ -115,29 +115,25 @@ fn rust(tool: &GuestTool, source: &Path, _: &Path, out: &Path) -> Result<()> {
     tool.wrap(&module("examples/rust", "spot_surcharge"), out, &[])
 }
 
-/// How to get a C compiler for policies.
-const NO_C: &str = "no C compiler for wasm32-wasi: apt-get install clang-19 lld-19 libclang-rt-19-dev-wasm32 wasi-libc, \
-                    or pip install ziglang";
-
 fn no_c() -> Option<&'static str> {
-    c_compiler().is_none().then_some(NO_C)
+    c_compiler().is_err().then_some(NO_C_COMPILER)
 }
 
 fn no_go() -> Option<&'static str> {
-    (!works("go", ["version"])).then_some("no Go toolchain (1.25 or later): https://go.dev/dl")
+    (!works("go", &["version"])).then_some("no Go toolchain (1.25 or later): https://go.dev/dl")
 }
 
 fn no_js() -> Option<&'static str> {
-    (!works("npm", ["--version"])).then_some("no Node.js with npm: https://nodejs.org")
+    (!works("npm", &["--version"])).then_some("no Node.js with npm: https://nodejs.org")
 }
 
 fn no_python() -> Option<&'static str> {
-    let there = works("python3", ["-c", "import ensurepip, venv"]);
+    let there = works("python3", &["-c", "import ensurepip, venv"]);
     (!there).then_some("no Python 3.10 or later with venv: apt-get install python3-venv")
 }
 
 fn c(tool: &GuestTool, source: &Path, work: &Path, out: &Path) -> Result<()> {
-    let mut compiler = c_compiler().context(NO_C)?;
+    let mut compiler = c_compiler()?;
     tool.bindings("c", work)?;
     let core = work.join("core.wasm");
     compiler
@@ -150,32 +146,6 @@ fn c(tool: &GuestTool, source: &Path, work: &Path, out: &Path) -> Result<()> {
         work.join("scorer_policy_component_type.o"),
     ]))?;
     tool.wrap(&core, out, &[])
-}
-
-/// clang with a libc for WASI (nothing of WASI stays in a policy that does no I/O), or Zig, which
-/// brings its own.
-fn c_compiler() -> Option<Command> {
-    let clang = ["clang-19", "clang-20", "clang-18", "clang"]
-        .into_iter()
-        .find(|clang| {
-            let probe = Command::new(clang)
-                .args(["--target=wasm32-wasi", "-print-file-name=libc.a"])
-                .output();
-            // The bare name comes back if there is no such file.
-            probe.is_ok_and(|found| {
-                Path::new(String::from_utf8_lossy(&found.stdout).trim()).is_absolute()
-            })
-        });
-    if let Some(clang) = clang {
-        let mut command = Command::new(clang);
-        command.arg("--target=wasm32-wasi");
-        return Some(command);
-    }
-    works("python3", ["-m", "ziglang", "version"]).then(|| {
-        let mut command = Command::new("python3");
-        command.args(["-m", "ziglang", "cc", "-target", "wasm32-wasi"]);
-        command
-    })
 }
 
 fn go(tool: &GuestTool, source: &Path, work: &Path, out: &Path) -> Result<()> {
@@ -320,11 +290,4 @@ fn digest(sources: &[impl AsRef<Path>]) -> Result<String> {
     }
     let sum = sum.finalize();
     Ok(sum[..8].iter().map(|byte| format!("{byte:02x}")).collect())
-}
-
-fn works<const N: usize>(program: &str, arguments: [&str; N]) -> bool {
-    Command::new(program)
-        .args(arguments.map(OsStr::new))
-        .output()
-        .is_ok_and(|output| output.status.success())
 }

@@ -12,6 +12,7 @@ use crate::labels::{self, of_topology, stable};
 use crate::manifests::diagnostic::{Fault, Path, quoted};
 use crate::manifests::object::effect;
 use crate::manifests::requirement::{Of, requirements};
+use crate::manifests::scheduler::is_required;
 use crate::manifests::selector::selector;
 use crate::manifests::wire::{Map, Text};
 
@@ -263,16 +264,7 @@ fn one_spread(
     at: Path<'_>,
     names: &mut Symbols,
 ) -> Result<Spread, Fault> {
-    let required = match &*wire.when_unsatisfiable {
-        "DoNotSchedule" => true,
-        "ScheduleAnyway" => false,
-        other => {
-            let what = format!("{} is not a policy", quoted(other));
-            return Err(at
-                .field("whenUnsatisfiable")
-                .fault(what, "expected DoNotSchedule or ScheduleAnyway"));
-        }
-    };
+    let required = is_required(&wire.when_unsatisfiable, at)?;
     let mut chosen = selector(
         wire.label_selector.as_ref(),
         at.field("labelSelector"),

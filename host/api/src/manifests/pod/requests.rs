@@ -5,8 +5,8 @@ use serde_json::{Map as Object, Value};
 
 use super::wire::{WireContainer, WireResources, WireSpec, WireStatus};
 use crate::manifests::diagnostic::{Fault, Path};
-use crate::manifests::object::{amount, resource};
-use crate::manifests::wire::{Amount, Map};
+use crate::manifests::object::{self, amount, resource};
+use crate::manifests::wire::Amount;
 
 /// The requests of a pod: those of its containers; what the pod as a whole asks for instead, where
 /// it does; its overhead; and one of `pods`. While it is resized in place, the largest counts of
@@ -154,8 +154,9 @@ impl<'s, 'a> Resize<'s, 'a> {
             return Ok(asked);
         };
         let at = Path::Root.field("status.containerStatuses");
-        let mut most = amounts(&resources.requests, at.field("resources.requests"), names)?;
-        most.max(&amounts(
+        let mut most =
+            object::resources(&resources.requests, at.field("resources.requests"), names)?;
+        most.max(&object::resources(
             &has.allocated_resources,
             at.field("allocatedResources"),
             names,
@@ -175,8 +176,9 @@ impl<'s, 'a> Resize<'s, 'a> {
             return Ok(asked);
         };
         let at = Path::Root.field("status");
-        let mut most = amounts(&resources.requests, at.field("resources.requests"), names)?;
-        most.max(&amounts(
+        let mut most =
+            object::resources(&resources.requests, at.field("resources.requests"), names)?;
+        most.max(&object::resources(
             &status.allocated_resources,
             at.field("allocatedResources"),
             names,
@@ -190,19 +192,6 @@ impl<'s, 'a> Resize<'s, 'a> {
         }
         Ok(asked)
     }
-}
-
-/// Amounts of a status.
-fn amounts(
-    map: &Map<'_, Amount<'_>>,
-    at: Path<'_>,
-    names: &mut Symbols,
-) -> Result<Resources, Fault> {
-    let mut all = Resources::default();
-    for (name, value) in map.iter() {
-        all.set(resource(name, names), amount(name, value, at.key(name))?);
-    }
-    Ok(all)
 }
 
 /// What a template asks for, container by container, so that a LimitRange's defaults can be put in

@@ -162,14 +162,8 @@ impl Ec2 {
 
 /// Taints of a claim's node, startup taints last.
 fn taints(launch: &Launch) -> Vec<Taint> {
-    let taint = |one: &longshore_cloud::Taint| Taint {
-        key: one.key.clone(),
-        value: one.value.clone(),
-        effect: one.effect.clone(),
-        ..Taint::default()
-    };
     let all = launch.taints.iter().chain(&launch.startup_taints);
-    all.map(taint).collect()
+    all.map(longshore_ec2::userdata::taint).collect()
 }
 
 fn capacity_type(facts: &InstanceFacts) -> template::CapacityType {

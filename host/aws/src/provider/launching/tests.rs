@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use longshore_api::crd::NodeClaim;
-use longshore_cloud::{CloudProvider as _, Operator, Requirement};
+use longshore_cloud::{CloudProvider as _, Requirement};
 use longshore_core::model::MinValuesPolicy;
 use longshore_ec2::catalogue::world;
 use longshore_ec2::userdata::Cluster;
@@ -143,11 +143,6 @@ fn flag(case: &Value, set: &str) -> bool {
 fn launch_of(claim: &Value) -> Launch {
     let claim: NodeClaim = serde_json::from_value(claim.clone()).unwrap();
     let spec = claim.spec;
-    let taint = |one: &longshore_api::crd::Taint| longshore_cloud::Taint {
-        key: one.key.clone(),
-        value: one.value.clone(),
-        effect: one.effect.as_str().to_owned(),
-    };
     let labels = claim.metadata.labels.unwrap_or_default();
     let all = spec.requirements.iter();
     Launch {
@@ -163,7 +158,7 @@ fn launch_of(claim: &Value) -> Launch {
         requirements: all
             .map(|one| Requirement {
                 key: one.key.clone(),
-                operator: operator(one.operator),
+                operator: one.operator,
                 values: one.values.clone(),
             })
             .collect(),
@@ -173,24 +168,10 @@ fn launch_of(claim: &Value) -> Launch {
             .iter()
             .map(|(key, amount)| (key.clone(), amount.0.clone()))
             .collect(),
-        taints: spec.taints.iter().map(taint).collect(),
-        startup_taints: spec.startup_taints.iter().map(taint).collect(),
+        taints: spec.taints,
+        startup_taints: spec.startup_taints,
         class_kind: spec.node_class_ref.kind,
         class_name: spec.node_class_ref.name,
-    }
-}
-
-fn operator(of: longshore_api::crd::Operator) -> Operator {
-    use longshore_api::crd::Operator as Of;
-    match of {
-        Of::In => Operator::In,
-        Of::NotIn => Operator::NotIn,
-        Of::Exists => Operator::Exists,
-        Of::DoesNotExist => Operator::DoesNotExist,
-        Of::Gt => Operator::Gt,
-        Of::Lt => Operator::Lt,
-        Of::Gte => Operator::Gte,
-        Of::Lte => Operator::Lte,
     }
 }
 

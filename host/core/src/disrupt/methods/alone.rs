@@ -10,8 +10,8 @@ use crate::disrupt::compiled::Compiled;
 use crate::disrupt::decided;
 use crate::disrupt::fill::Filler;
 use crate::disrupt::pack;
-use crate::disrupt::proposals::{self, Dropped, Outcome, Proposal, SPOT, To};
-use crate::disrupt::state::State;
+use crate::disrupt::proposals::{self, Dropped, Proposal, SPOT, SearchOutcome, To};
+use crate::disrupt::state::SearchState;
 use crate::disrupt::verdicts::{Method, Reason, Stays};
 use crate::ids::NodeIx;
 use crate::model::{ClusterObjects, OfferingId};
@@ -52,12 +52,12 @@ impl Asked<'_> {
                 continue;
             }
             let outcome = {
-                let mut state = State::new(c);
+                let mut state = SearchState::new(c);
                 let left = pack::pack(&mut state, &mut Filler::default(), &[at]);
                 if !left.is_empty() || state.cost >= 0.0 {
                     continue;
                 }
-                Outcome::new(&state)
+                SearchOutcome::new(&state)
             };
             let (found, _) = proposals::of_state(c, outcome, options.rules, self.left_of_all());
             // A node that was judged alone is not judged again.
@@ -148,9 +148,9 @@ impl Asked<'_> {
                 }
                 continue;
             }
-            let mut state = State::new(c);
+            let mut state = SearchState::new(c);
             let left = pack::pack_elsewhere(&mut state, &mut Filler::default(), at);
-            let (cost, outcome) = (state.cost, Outcome::new(&state));
+            let (cost, outcome) = (state.cost, SearchOutcome::new(&state));
             let why = match c.no_place(at, &left) {
                 Some(why) => why,
                 None if cost < 0.0 => match self.goes_alone(c, outcome, options) {
@@ -178,7 +178,7 @@ impl Asked<'_> {
     fn goes_alone(
         &self,
         c: &mut Compiled<'_>,
-        outcome: Outcome,
+        outcome: SearchOutcome,
         options: &RoundOptions<'_>,
     ) -> Result<(), Dropped> {
         let all = FxHashMap::default();

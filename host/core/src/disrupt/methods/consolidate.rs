@@ -3,7 +3,7 @@
 use super::{Asked, Explain, RoundOptions, SearchInput, Verdict};
 use crate::disrupt::compile::NodeTerms;
 use crate::disrupt::compiled::Compiled;
-use crate::disrupt::proposals::{Outcome, Proposal, Why};
+use crate::disrupt::proposals::{Proposal, SearchOutcome, Why};
 use crate::disrupt::verdicts::{Candidate, Method};
 use crate::disrupt::{bound, costs, search};
 use crate::ids::NodeIx;
@@ -95,8 +95,8 @@ impl<'s> Asked<'s> {
         self.round.lower_bound = Some(bound);
         let one_by_one = options.effort.sweep_only || options.only == Some(Method::SingleNode);
         let outcome = match one_by_one {
-            true => Outcome::new(&search::sweep(&c, options.effort)),
-            false => Outcome::new(&search::search(&c, options.effort, stop)),
+            true => SearchOutcome::new(&search::sweep(&c, options.effort)),
+            false => SearchOutcome::new(&search::search(&c, options.effort, stop)),
         };
         let (dropped, found) = (self.round.dropped.len(), self.round.proposals.len());
         let mut any = self.propose(&mut c, outcome, options);
@@ -107,7 +107,7 @@ impl<'s> Asked<'s> {
             // What the whole search likes best is against a rule, or more than a budget lets go. A
             // shorter one may like something else, and must not be the only one to find it: what a
             // look proposes, the next one has to find again.
-            let outcome = Outcome::new(&search::sweep(&c, options.effort));
+            let outcome = SearchOutcome::new(&search::sweep(&c, options.effort));
             any = self.propose(&mut c, outcome, options);
         }
         if !any && options.only != Some(Method::MultiNode) {

@@ -2,8 +2,8 @@
 
 use super::{Act, Asked, FirstWhy, SearchInput, Single, Verdict};
 use crate::disrupt::fill::Filler;
-use crate::disrupt::proposals::{Limits, Outcome, Proposal};
-use crate::disrupt::state::State;
+use crate::disrupt::proposals::{Limits, Proposal, SearchOutcome};
+use crate::disrupt::state::SearchState;
 use crate::disrupt::verdicts::{Candidate, Method, Stays};
 use crate::disrupt::{pack, proposals, static_capacity};
 use crate::ids::NodeIx;
@@ -50,20 +50,20 @@ impl<'s> Asked<'s> {
         }
         let (mut outcomes, mut stuck) = (Vec::new(), Vec::new());
         let mut filler = Filler::default();
-        let mut state = State::new(&c);
+        let mut state = SearchState::new(&c);
         for &at in nodes {
             if let Some(pod) = c.nodes[at].unmovable {
                 stuck.push((at, c.unmovable(pod)));
                 continue;
             }
-            let (mark, before) = (state.mark(), Outcome::new(&state));
+            let (mark, before) = (state.mark(), SearchOutcome::new(&state));
             let left = pack::pack_elsewhere(&mut state, &mut filler, at);
             if let Some(why) = c.no_place(at, &left) {
                 state.undo(mark);
                 stuck.push((at, why));
                 continue;
             }
-            outcomes.push(Outcome::new(&state).since(&before));
+            outcomes.push(SearchOutcome::new(&state).since(&before));
         }
         let mut limits = Limits::new(&c);
         let mut found = Vec::new();

@@ -7,8 +7,8 @@ use rustc_hash::FxHashSet;
 use super::{Act, Asked, Effort, FirstWhy, Nodes, RoundOptions, SearchInput, Single, Verdict};
 use crate::disrupt::fill::Filler;
 use crate::disrupt::pack;
-use crate::disrupt::proposals::{self, Limits, Outcome, Proposal, Why};
-use crate::disrupt::state::State;
+use crate::disrupt::proposals::{self, Limits, Proposal, SearchOutcome, Why};
+use crate::disrupt::state::SearchState;
 use crate::disrupt::static_capacity;
 use crate::disrupt::verdicts::{Method, Stays};
 use crate::ids::{NodeIx, PodIx};
@@ -163,12 +163,12 @@ impl Asked<'_> {
         if let Some(pod) = c.nodes[at].unmovable {
             return Err(c.unmovable(pod));
         }
-        let mut state = State::new(&c);
+        let mut state = SearchState::new(&c);
         let left = pack::pack_elsewhere(&mut state, &mut Filler::default(), at);
         if let Some(why) = c.no_place(at, &left) {
             return Err(why);
         }
-        let outcome = Outcome::new(&state);
+        let outcome = SearchOutcome::new(&state);
         let mut limits = Limits::new(&c);
         let (found, dropped) = proposals::of_one(&mut c, outcome, Method::Repair, &mut limits);
         let awaited = dropped.iter().find_map(|part| match part.why {

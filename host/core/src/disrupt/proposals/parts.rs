@@ -4,26 +4,26 @@
 use rustc_hash::FxHashMap;
 
 use crate::disrupt::compiled::Compiled;
-use crate::disrupt::state::{HostState, State};
+use crate::disrupt::state::{HostState, SearchState};
 
 /// A state of the search, without its borrow of the cluster.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct SearchOutcome {
     removed: Vec<usize>,
     /// Hosts with their guests: existing nodes, and offers.
     existing: Vec<(usize, Vec<(u32, u32)>)>,
     pub(super) bought: Vec<(usize, Vec<(u32, u32)>)>,
 }
 
-impl Outcome {
+impl SearchOutcome {
     /// Nodes that go, purchases and moves of a search's state.
-    pub fn new(state: &State<'_, '_>) -> Self {
+    pub fn new(state: &SearchState<'_, '_>) -> Self {
         let existing = 0..state.c.nodes.len();
         let hosts = |at: usize| (at, state.hosts[at].guests.to_vec());
         let kept = |at: &usize| {
             state.hosts[*at].state == HostState::Kept && !state.hosts[*at].guests.is_empty()
         };
-        Outcome {
+        SearchOutcome {
             removed: state.removed().collect(),
             existing: existing.filter(kept).map(hosts).collect(),
             bought: state
@@ -34,7 +34,7 @@ impl Outcome {
     }
 
     /// What it adds to another one that it was made from.
-    pub fn since(mut self, before: &Outcome) -> Self {
+    pub fn since(mut self, before: &SearchOutcome) -> Self {
         self.removed.retain(|node| !before.removed.contains(node));
         for (node, guests) in &mut self.existing {
             let Some((_, known)) = before.existing.iter().find(|(of, _)| of == node) else {

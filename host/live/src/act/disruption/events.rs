@@ -3,25 +3,25 @@
 use longshore_api::crd::{NodeClaim, NodePool};
 use longshore_core::model::Failures;
 
-use crate::act::context::Context;
+use crate::act::events::Events;
 use crate::decide::command::Worth;
 use crate::decide::command::{Candidate, Command};
 use longshore_report::count;
 
 /// Says of a candidate's node and claim what becomes of them.
-async fn both(ctx: &Context, candidate: &Candidate, warning: bool, reason: &str, message: &str) {
+async fn both(events: &Events, candidate: &Candidate, warning: bool, reason: &str, message: &str) {
     for node in &candidate.nodes {
-        ctx.events.node(&node.name, warning, reason, message).await;
+        events.node(&node.name, warning, reason, message).await;
     }
-    ctx.events
+    events
         .claim(&candidate.claim, warning, reason, message)
         .await;
 }
 
 /// Consolidation takes it: what that saves, and what a policy says of it if one was asked.
-pub async fn candidate(ctx: &Context, candidate: &Candidate, command: &Command, worth: &Worth) {
+pub async fn candidate(events: &Events, candidate: &Candidate, command: &Command, worth: &Worth) {
     for (reason, message) in of_candidate(command, worth) {
-        both(ctx, candidate, false, reason, &message).await;
+        both(events, candidate, false, reason, &message).await;
     }
 }
 
@@ -42,16 +42,16 @@ fn of_candidate(command: &Command, worth: &Worth) -> Vec<(&'static str, String)>
 }
 
 /// Its replacements are being launched, and it waits for them. Nothing is said if it goes without any.
-pub async fn launching(ctx: &Context, candidate: &Candidate, command: &Command) {
+pub async fn launching(events: &Events, candidate: &Candidate, command: &Command) {
     if command.replacements.is_empty() {
         return;
     }
     let names = command.replacements.join(", ");
     let message = format!("Launching NodeClaim: {names} ({})", command.reason.name());
-    both(ctx, candidate, false, "DisruptionLaunching", &message).await;
+    both(events, candidate, false, "DisruptionLaunching", &message).await;
     let message = format!("Waiting until {names} can take its pods: it stays until then");
     both(
-        ctx,
+        events,
         candidate,
         false,
         "DisruptionWaitingReadiness",
@@ -61,24 +61,24 @@ pub async fn launching(ctx: &Context, candidate: &Candidate, command: &Command) 
 }
 
 /// It is deleted.
-pub async fn terminating(ctx: &Context, candidate: &Candidate, command: &Command) {
+pub async fn terminating(events: &Events, candidate: &Candidate, command: &Command) {
     let message = format!(
         "Disrupting Node: {} ({})",
         command.reason.name(),
         command.method
     );
-    both(ctx, candidate, false, "DisruptionTerminating", &message).await;
+    both(events, candidate, false, "DisruptionTerminating", &message).await;
 }
 
 /// It stays after all.
-pub async fn taken_back(ctx: &Context, candidate: &Candidate, why: &str) {
+pub async fn taken_back(events: &Events, candidate: &Candidate, why: &str) {
     let message = format!("Disruption was taken back: {why}");
-    both(ctx, candidate, true, "DisruptionFailed", &message).await;
+    both(events, candidate, true, "DisruptionFailed", &message).await;
 }
 
 /// Nothing is bought to replace nodes of a NodePool for so many seconds.
 pub async fn backs_off(
-    ctx: &Context,
+    events: &Events,
     pool: &NodePool,
     reason: &str,
     failures: Failures,
@@ -89,53 +89,51 @@ pub async fn backs_off(
         replace nodes of this NodePool for {seconds} s; then one node at a time is tried",
         count(failures.count as usize, "command")
     );
-    ctx.events
-        .pool(pool, true, "DisruptionBackoff", &message)
-        .await;
+    events.pool(pool, true, "DisruptionBackoff", &message).await;
 }
 
 /// Something keeps an unhealthy node from being repaired.
-pub async fn node_blocked(ctx: &Context, node: &str, claim: Option<&NodeClaim>, message: &str) {
-    stays(ctx, node, claim, ("DisruptionBlocked", message)).await;
+pub async fn node_blocked(events: &Events, node: &str, claim: Option<&NodeClaim>, message: &str) {
+    stays(events, node, claim, ("DisruptionBlocked", message)).await;
 }
 
 /// A node is not disrupted, for a reason and with a message.
 pub async fn stays(
-    ctx: &Context,
+    events: &Events,
     node: &str,
     claim: Option<&NodeClaim>,
     (reason, message): (&str, &str),
 ) {
-    ctx.events.node(node, false, reason, message).await;
+    events.node(node, false, reason, message).await;
     if let Some(claim) = claim {
-        ctx.events.claim(claim, false, reason, message).await;
+        events.claim(claim, false, reason, message).await;
     }
 }
 
 /// So many nodes of a NodePool are unhealthy that none is repaired.
 pub async fn repair_blocked(
-    ctx: &Context,
+    events: &Events,
     node: &str,
     claim: Option<&NodeClaim>,
     pool: Option<&NodePool>,
     message: &str,
 ) {
     let reason = "NodeRepairBlocked";
-    ctx.events.node(node, true, reason, message).await;
+    events.node(node, true, reason, message).await;
     if let Some(claim) = claim {
-        ctx.events.claim(claim, true, reason, message).await;
+        events.claim(claim, true, reason, message).await;
     }
     if let Some(pool) = pool {
-        ctx.events.pool(pool, true, reason, message).await;
+        events.pool(pool, true, reason, message).await;
     }
 }
 
 /// The budgets of a NodePool let no more nodes go now.
-pub async fn blocked(ctx: &Context, pool: &NodePool, reason: &str, left: u32) {
+pub async fn blocked(events: &Events, pool: &NodePool, reason: &str, left: u32) {
     let message = format!(
         "No allowed disruptions for reason {reason} due to blocking budget: {left} nodes may go now"
     );
-    ctx.events
+    events
         .pool(pool, false, "DisruptionBlocked", &message)
         .await;
 }

@@ -45,7 +45,7 @@ pub async fn failed(ctx: &Context, pool: &NodePool, command: &Command) -> Result
             "replacements failed; nothing is bought to replace nodes of the NodePool for a while"
         );
         ctx.metrics.disruption.backs_off(name_of(pool));
-        events::backs_off(ctx, pool, command.reason.name(), failures, seconds).await;
+        events::backs_off(&ctx.events, pool, command.reason.name(), failures, seconds).await;
     }
     let Some(failures) = ctx.memory.disruption.failures.of(pool) else {
         return Ok(());

@@ -26,11 +26,12 @@ use crate::decide::claims::NewNodeClaim;
 use crate::decide::command::{
     Candidate, Command, CommandView, Due, Repaired, Replacement, Why, Worth, candidate_of,
 };
+use crate::metrics::Metrics;
 use crate::observe::node::NodeView;
 use crate::observe::node_claim::{self, TERMINATION_TIME, is_true};
 use crate::observe::planned_pods::PLANNED_PODS;
 use crate::process::mutants::mutant;
-use crate::process::step_error::{Outcome, StepError};
+use crate::process::step_error::{StepError, StepOutcome};
 use longshore_core::model::conditions::{CONSOLIDATABLE, DISRUPTION_REASON, DRIFTED, INITIALIZED};
 use longshore_fail_points::fail_point;
 
@@ -173,11 +174,11 @@ pub async fn begin(ctx: &Arc<Context>, new: NewCommand) -> Result<(), NotBegun> 
         let error = StepError::Other(said);
         return Err(NotBegun { error, buys: true });
     }
-    let mut told = Vec::new();
+    let mut events = Vec::new();
     for candidate in &new.candidates {
-        told.push(tell(ctx, candidate, &new.command, new.worth.as_ref()));
+        events.push(tell(ctx, candidate, &new.command, new.worth.as_ref()));
     }
-    futures::stream::iter(told)
+    futures::stream::iter(events)
         .buffered(CANDIDATES_AT_ONCE)
         .collect::<Vec<()>>()
         .await;
@@ -187,9 +188,9 @@ pub async fn begin(ctx: &Arc<Context>, new: NewCommand) -> Result<(), NotBegun> 
 /// Says of a candidate what becomes of it.
 async fn tell(ctx: &Context, candidate: &Candidate, command: &Command, worth: Option<&Worth>) {
     if let Some(worth) = worth {
-        events::candidate(ctx, candidate, command, worth).await;
+        events::candidate(&ctx.events, candidate, command, worth).await;
     }
-    events::launching(ctx, candidate, command).await;
+    events::launching(&ctx.events, candidate, command).await;
 }
 
 /// Annotates all candidates, then taints all of them: a process that follows finds each that is tainted
@@ -281,7 +282,7 @@ async fn mark(
 /// A NodeClaim as the API server has it now.
 async fn read(ctx: &Context, claim: &NodeClaim) -> Result<NodeClaim, StepError> {
     let name = claim.metadata.name.as_deref().unwrap_or_default();
-    let now = proof::claim(ctx, name).await?;
+    let now = proof::claim(&ctx.client, name).await?;
     let same = now.filter(|now| now.metadata.uid == claim.metadata.uid);
     same.ok_or(StepError::Gone)
 }
@@ -309,7 +310,7 @@ fn is_outdated(claim: &NodeClaim, command: &Command) -> Option<&'static str> {
 }
 
 /// Does what is due for a command.
-pub async fn step(ctx: &Context, view: &CommandView, now: i64) -> Outcome {
+pub async fn step(ctx: &Context, view: &CommandView, now: i64) -> StepOutcome {
     let due = match view.due(now) {
         Due::Wait(_) if mutant("deletes-before-replacement") => Due::Delete,
         Due::TakeBack(_) if mutant("forgets-command") => return Ok(None),
@@ -328,7 +329,7 @@ pub async fn step(ctx: &Context, view: &CommandView, now: i64) -> Outcome {
                 if !ctx.fresh.load(std::sync::atomic::Ordering::Relaxed) {
                     return Ok(Some(STALE_WATCH_RETRY));
                 }
-                if !proof::are_initialized(ctx, &command.replacements).await? {
+                if !proof::are_initialized(&ctx.client, &command.replacements).await? {
                     return Ok(Some(STALE_WATCH_RETRY));
                 }
             }
@@ -345,9 +346,9 @@ pub async fn step(ctx: &Context, view: &CommandView, now: i64) -> Outcome {
                 let why = format!("disrupted: {}", command.reason.name());
                 let claim = bounded(ctx, &candidate.claim, &command).await?;
                 if delete(ctx, &claim, &why).await? {
-                    count_repair(ctx, &claim, &command);
+                    count_repair(&ctx.metrics, &claim, &command);
                     ctx.disrupted(&command.reason.name().to_lowercase(), &candidate.claim);
-                    events::terminating(ctx, candidate, &command).await;
+                    events::terminating(&ctx.events, candidate, &command).await;
                 }
             }
             if !command.replacements.is_empty() {
@@ -374,7 +375,7 @@ async fn is_held(ctx: &Context, view: &CommandView, command: &Command) -> Result
             continue;
         }
         for node in &candidate.nodes {
-            let (pods, _) = proof::pods_on::<DrainingPod>(ctx, &node.name).await?;
+            let (pods, _) = proof::pods_on::<DrainingPod>(&ctx.client, &node.name).await?;
             if pods.iter().any(|pod| pod.counts(now) && pod.held(now)) {
                 return Ok(true);
             }
@@ -412,10 +413,10 @@ async fn bounded(
     }
 }
 
-fn count_repair(ctx: &Context, claim: &NodeClaim, command: &Command) {
+fn count_repair(metrics: &Metrics, claim: &NodeClaim, command: &Command) {
     if let Some(repaired) = &command.repair {
         let mode = repair::mode(grace_of(claim, command));
-        ctx.metrics.unhealthy(&repaired.condition, mode, claim);
+        metrics.unhealthy(&repaired.condition, mode, claim);
     }
 }
 
@@ -491,7 +492,7 @@ async fn close_node(ctx: &Context, node: &Arc<NodeView>) -> Result<(), StepError
             Err(error) => return Err(error),
         }
         pause(attempt).await;
-        let now = proof::node(ctx, &node.name).await?;
+        let now = proof::node(&ctx.client, &node.name).await?;
         match now.filter(|now| now.uid == node.uid) {
             Some(now) => node = Arc::new(now),
             None => return Ok(()),
@@ -503,7 +504,7 @@ async fn close_node(ctx: &Context, node: &Arc<NodeView>) -> Result<(), StepError
 /// Lets the candidates of a command stay. What it has bought and no pod uses goes first, and the
 /// NodePools remember what has failed. The annotations go last, so that a process that is killed
 /// before is followed by one that knows.
-async fn take_back(ctx: &Context, view: &CommandView, why: Why) -> Outcome {
+async fn take_back(ctx: &Context, view: &CommandView, why: Why) -> StepOutcome {
     let command = view.command();
     tracing::warn!(command = view.id, why = why.text(), "disruption taken back");
     let failed = |of: &&Command| why.is_failure() && !of.replacements.is_empty();
@@ -521,7 +522,7 @@ async fn take_back(ctx: &Context, view: &CommandView, why: Why) -> Outcome {
         .iter()
         .for_each(|command| ctx.metrics.disruption.failed(command));
     for candidate in view.candidates.iter().filter(|one| !one.is_deleting()) {
-        events::taken_back(ctx, candidate, why.text()).await;
+        events::taken_back(&ctx.events, candidate, why.text()).await;
         open(ctx, &candidate.claim, &candidate.nodes).await?;
     }
     Ok(None)
@@ -547,7 +548,7 @@ async fn discard(ctx: &Context, replacement: &Replacement) -> Result<(), StepErr
 
 /// What was bought by a command that no candidate names any more. What has become a node is one like
 /// any other. The rest was created too late, or its candidates went without it.
-pub async fn left_over(ctx: &Context, id: &str, replacements: &[Replacement]) -> Outcome {
+pub async fn left_over(ctx: &Context, id: &str, replacements: &[Replacement]) -> StepOutcome {
     let now = ctx.now().as_second();
     let mut soonest: Option<Duration> = None;
     for replacement in replacements {
@@ -569,7 +570,7 @@ pub async fn left_over(ctx: &Context, id: &str, replacements: &[Replacement]) ->
             soonest = Some(soonest.map_or(left, |known| known.min(left)));
             continue;
         }
-        let all = proof::claims(ctx, "").await?;
+        let all = proof::claims(&ctx.client, "").await?;
         if all.iter().any(|of| candidate_of(of) == Some(id)) {
             return Ok(Some(STALE_WATCH_RETRY));
         }
@@ -584,7 +585,7 @@ async fn is_used(ctx: &Context, replacement: &Replacement) -> Result<bool, StepE
         return Ok(false);
     }
     for node in &replacement.nodes {
-        let (pods, _) = proof::pods_on::<DrainingPod>(ctx, &node.name).await?;
+        let (pods, _) = proof::pods_on::<DrainingPod>(&ctx.client, &node.name).await?;
         if pods.iter().any(DrainingPod::uses) {
             return Ok(true);
         }

@@ -35,10 +35,10 @@ const MIN_EVICTION_RETRY: Duration = Duration::from_millis(100);
 const MAX_EVICTION_RETRY: Duration = Duration::from_secs(10);
 
 #[derive(Default)]
-pub struct Drains(Mutex<Known>);
+pub struct Drains(Mutex<DrainTables>);
 
 #[derive(Default)]
-struct Known {
+struct DrainTables {
     /// By the node's name.
     nodes: BTreeMap<String, Drain>,
     /// The node of each pod that is kept, by the pod's `namespace/name`.
@@ -385,7 +385,7 @@ struct Source {
     persistent_volume_name: Option<String>,
 }
 
-impl Known {
+impl DrainTables {
     fn tried(&self, node: &str, pod: &DrainingPod, ask: PodRequest) -> Option<&Try> {
         self.nodes.get(node)?.tries.get(pod.uid())?.get(&ask)
     }

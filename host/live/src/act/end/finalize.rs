@@ -26,7 +26,7 @@ use crate::decide::claims::FINALIZER;
 use crate::observe::node::NodeView;
 use crate::observe::node_claim::{TERMINATION_TIME, has_failed_to_join, is_true, pool_of, rfc3339};
 use crate::process::mutants::mutant;
-use crate::process::step_error::{Outcome, StepError};
+use crate::process::step_error::{StepError, StepOutcome};
 use longshore_core::model::conditions::{INSTANCE_TERMINATING, REGISTERED};
 
 /// How long until its Node is checked again; the watch is usually earlier.
@@ -41,7 +41,7 @@ const CLAIM_TERMINATION_POLL: Duration = Duration::from_secs(2);
 
 /// Ends what belongs to a claim that is being deleted. `nodes` are those with its provider ID, as
 /// far as the state knows.
-pub async fn finalize(ctx: &Context, claim: &NodeClaim, nodes: &[Arc<NodeView>]) -> Outcome {
+pub async fn finalize(ctx: &Context, claim: &NodeClaim, nodes: &[Arc<NodeView>]) -> StepOutcome {
     let mut finalizers = claim.metadata.finalizers.iter().flatten();
     if !finalizers.any(|f| f == FINALIZER) {
         return Ok(None);
@@ -80,9 +80,9 @@ fn uid_of(claim: &NodeClaim) -> &str {
 }
 
 /// When the end of a claim was asked for.
-fn deleted_at(ctx: &Context, claim: &NodeClaim) -> Timestamp {
+fn deleted_at(claim: &NodeClaim, now: Timestamp) -> Timestamp {
     let deleted = claim.metadata.deletion_timestamp.as_ref();
-    deleted.map_or(ctx.now(), |t| t.0)
+    deleted.map_or(now, |t| t.0)
 }
 
 /// Writes when the pods of a claim with a grace period go whatever they say. Says whether that was
@@ -96,7 +96,7 @@ async fn write_termination_time(ctx: &Context, claim: &NodeClaim) -> Result<bool
     if annotations.is_some_and(|own| own.contains_key(TERMINATION_TIME)) {
         return Ok(false);
     }
-    let deleted = deleted_at(ctx, claim);
+    let deleted = deleted_at(claim, ctx.now());
     let end = deleted.checked_add(jiff_span(grace)).unwrap_or(deleted);
     let written = json!({"annotations": {TERMINATION_TIME: rfc3339(end)}});
     patch_meta(ctx, claim, written).await?;
@@ -144,7 +144,7 @@ fn note_end(ctx: &Context, claim: &NodeClaim) {
     let ending = status.and_then(|s| condition(&s.conditions, INSTANCE_TERMINATING));
     ctx.metrics.terminated(
         claim,
-        since(deleted_at(ctx, claim)),
+        since(deleted_at(claim, ctx.now())),
         ending.map(|c| since(c.last_transition_time.0)),
     );
 }
@@ -254,7 +254,7 @@ async fn nodes_on_server(
 ) -> Result<Vec<NodeView>, StepError> {
     let status = claim.status.clone().unwrap_or_default();
     if !status.node_name.is_empty() {
-        let node = proof::node(ctx, &status.node_name).await?;
+        let node = proof::node(&ctx.client, &status.node_name).await?;
         return Ok(node
             .into_iter()
             .filter(|node| node.provider_id == id)
@@ -265,7 +265,7 @@ async fn nodes_on_server(
         // come.
         return Ok(Vec::new());
     }
-    proof::nodes_with(ctx, pool_of(claim), &BTreeSet::from([id])).await
+    proof::nodes_with(&ctx.client, pool_of(claim), &BTreeSet::from([id])).await
 }
 
 /// Notes on a claim that its instance ends.

@@ -171,7 +171,7 @@ async fn leaked_instances(
         return Ok(None);
     }
     // Asked of the server itself: a claim may have been made since, and a watch may be behind.
-    let known = proof::claims(ctx, "").await?;
+    let known = proof::claims(&ctx.client, "").await?;
     let owners = if mutant("garbage-trusts-cache") {
         owners
     } else {
@@ -198,7 +198,7 @@ async fn leaked_instances(
     let nodes = if doomed.is_empty() || blind {
         Vec::new()
     } else {
-        proof::nodes_with(ctx, "", &doomed).await?
+        proof::nodes_with(&ctx.client, "", &doomed).await?
     };
     // One that cannot be terminated does not hold up the others.
     let mut failed = None;

@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::Node;
+use kube::Client;
 use kube::api::{Api, DeleteParams, Preconditions};
 use longshore_api::crd::NodeClaim;
 use longshore_api::labels;
@@ -27,9 +28,8 @@ const PAGE_SIZE: usize = 500;
 ///
 /// # Errors
 /// What the server says, or that the answer is not a Node.
-pub async fn node(ctx: &Context, name: &str) -> Result<Option<NodeView>, StepError> {
-    match ctx
-        .client
+pub async fn node(client: &Client, name: &str) -> Result<Option<NodeView>, StepError> {
+    match client
         .request_text(get(&format!("/api/v1/nodes/{name}"))?)
         .await
     {
@@ -43,9 +43,9 @@ pub async fn node(ctx: &Context, name: &str) -> Result<Option<NodeView>, StepErr
 ///
 /// # Errors
 /// What the server says, or that the answer is not a NodeClaim.
-pub async fn claim(ctx: &Context, name: &str) -> Result<Option<NodeClaim>, StepError> {
+pub async fn claim(client: &Client, name: &str) -> Result<Option<NodeClaim>, StepError> {
     let path = format!("/apis/karpenter.sh/v1/nodeclaims/{name}");
-    match ctx.client.request_text(get(&path)?).await {
+    match client.request_text(get(&path)?).await {
         Ok(text) => serde_json::from_str(&text)
             .map(Some)
             .map_err(StepError::other),
@@ -59,7 +59,7 @@ pub async fn claim(ctx: &Context, name: &str) -> Result<Option<NodeClaim>, StepE
 /// # Errors
 /// What the server says.
 pub async fn nodes_with(
-    ctx: &Context,
+    client: &Client,
     pool: &str,
     ids: &BTreeSet<&str>,
 ) -> Result<Vec<NodeView>, StepError> {
@@ -75,7 +75,7 @@ pub async fn nodes_with(
         provider_id: String,
     }
     let mut found = Vec::new();
-    list(ctx, &in_pool("/api/v1/nodes", pool), |text| {
+    list(client, &in_pool("/api/v1/nodes", pool), |text| {
         let head: Head = serde_json::from_str(text).map_err(StepError::other)?;
         if ids.contains(head.spec.provider_id.as_str()) {
             found.push(NodeView::read(text)?);
@@ -90,10 +90,10 @@ pub async fn nodes_with(
 ///
 /// # Errors
 /// What the server says.
-pub async fn claims(ctx: &Context, pool: &str) -> Result<Vec<NodeClaim>, StepError> {
+pub async fn claims(client: &Client, pool: &str) -> Result<Vec<NodeClaim>, StepError> {
     let mut found = Vec::new();
     list(
-        ctx,
+        client,
         &in_pool("/apis/karpenter.sh/v1/nodeclaims", pool),
         |text| keep(text, &mut found),
     )
@@ -105,9 +105,9 @@ pub async fn claims(ctx: &Context, pool: &str) -> Result<Vec<NodeClaim>, StepErr
 ///
 /// # Errors
 /// What the server says.
-pub async fn are_initialized(ctx: &Context, names: &[String]) -> Result<bool, StepError> {
+pub async fn are_initialized(client: &Client, names: &[String]) -> Result<bool, StepError> {
     for name in names {
-        let Some(claim) = self::claim(ctx, name).await? else {
+        let Some(claim) = self::claim(client, name).await? else {
             return Ok(false);
         };
         let status = claim.status.unwrap_or_default();
@@ -124,12 +124,12 @@ pub async fn are_initialized(ctx: &Context, names: &[String]) -> Result<bool, St
 /// # Errors
 /// What the server says.
 pub async fn pods_on<T: DeserializeOwned>(
-    ctx: &Context,
+    client: &Client,
     node: &str,
 ) -> Result<(Vec<T>, String), StepError> {
     let mut found = Vec::new();
     let path = format!("/api/v1/pods?fieldSelector=spec.nodeName%3D{node}&");
-    let version = list(ctx, &path, |text| keep(text, &mut found)).await?;
+    let version = list(client, &path, |text| keep(text, &mut found)).await?;
     Ok((found, version))
 }
 
@@ -175,15 +175,14 @@ fn get(path: &str) -> Result<http::Request<Vec<u8>>, StepError> {
 
 /// Hands on every object of a list, page by page. Returns the version of the list.
 async fn list(
-    ctx: &Context,
+    client: &Client,
     path: &str,
     mut object: impl FnMut(&str) -> Result<(), StepError>,
 ) -> Result<String, StepError> {
     let mut token = String::new();
     loop {
         let request = get(&format!("{path}limit={PAGE_SIZE}&continue={token}"))?;
-        let text = ctx
-            .client
+        let text = client
             .request_text(request)
             .await
             .map_err(StepError::other)?;

@@ -19,7 +19,7 @@ use longshore_api::crd::{
     ConditionStatus, NodeClaim, Taint, TaintEffect, Time, Timestamp, condition,
 };
 use longshore_api::labels;
-use longshore_cloud::CloudError;
+use longshore_cloud::{CloudError, CloudProvider};
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -30,7 +30,7 @@ use crate::decide::claims::FINALIZER;
 use crate::observe::node::NodeView;
 use crate::observe::node_claim::{TERMINATION_TIME, is_true};
 use crate::process::mutants::mutant;
-use crate::process::step_error::{Outcome, StepError};
+use crate::process::step_error::{StepError, StepOutcome};
 use longshore_core::model::conditions::{DRAINED, INSTANCE_TERMINATING, VOLUMES_DETACHED};
 pub use pod::{DISRUPTED, DrainingPod};
 
@@ -79,7 +79,7 @@ pub async fn step(
     node: &NodeView,
     claims: &[Arc<NodeClaim>],
     others: &[Arc<NodeView>],
-) -> Outcome {
+) -> StepOutcome {
     if node.deletion.is_none() || !node.holds(FINALIZER) {
         return Ok(None);
     }
@@ -98,7 +98,7 @@ pub async fn step(
             .end
             .drains
             .may_ask_cloud(&node.name, Instant::now())
-        && instance_is_gone(ctx, &node.provider_id).await
+        && instance_is_gone(&*ctx.provider, &node.provider_id).await
     {
         return drop_finalizer(ctx, node).await;
     }
@@ -325,8 +325,13 @@ async fn detach(
 
 /// Ends the instance of a node that is empty, then lets go of the Node. `known` is how many claims
 /// with its provider ID the state has.
-async fn end(ctx: &Context, node: &NodeView, claim: Option<NodeClaim>, known: usize) -> Outcome {
-    let Some(now) = proof::node(ctx, &node.name)
+async fn end(
+    ctx: &Context,
+    node: &NodeView,
+    claim: Option<NodeClaim>,
+    known: usize,
+) -> StepOutcome {
+    let Some(now) = proof::node(&ctx.client, &node.name)
         .await?
         .filter(|now| now.uid == node.uid)
     else {
@@ -391,7 +396,7 @@ async fn end(ctx: &Context, node: &NodeView, claim: Option<NodeClaim>, known: us
 /// The claims of a node as the server has them, where the state has none.
 async fn claims_of(ctx: &Context, node: &NodeView) -> Result<Vec<NodeClaim>, StepError> {
     let pool = node.labels.get(labels::NODEPOOL).map_or("", String::as_str);
-    let mut claims = proof::claims(ctx, pool).await?;
+    let mut claims = proof::claims(&ctx.client, pool).await?;
     claims.retain(|c| {
         c.status
             .as_ref()
@@ -400,9 +405,9 @@ async fn claims_of(ctx: &Context, node: &NodeView) -> Result<Vec<NodeClaim>, Ste
     Ok(claims)
 }
 
-async fn instance_is_gone(ctx: &Context, provider_id: &str) -> bool {
+async fn instance_is_gone(provider: &dyn CloudProvider, provider_id: &str) -> bool {
     matches!(
-        ctx.provider.get(provider_id).await,
+        provider.get(provider_id).await,
         Err(CloudError::NotFound(_))
     )
 }
@@ -459,7 +464,7 @@ async fn close(ctx: &Context, node: &NodeView) -> Result<(), StepError> {
     .await
 }
 
-async fn drop_finalizer(ctx: &Context, node: &NodeView) -> Outcome {
+async fn drop_finalizer(ctx: &Context, node: &NodeView) -> StepOutcome {
     let rest: Vec<&String> = node.finalizers.iter().filter(|f| *f != FINALIZER).collect();
     let metadata = json!({"resourceVersion": node.resource_version, "finalizers": rest});
     ctx.patch_node(&node.name, &json!({"metadata": metadata}))
@@ -492,7 +497,7 @@ async fn set_claim_condition(
     if same {
         return Ok(false);
     }
-    claim_writes::set(ctx, &mut status, what, to, reason, message);
+    claim_writes::set(ctx.now(), &mut status, what, to, reason, message);
     let version = claim.metadata.resource_version.as_deref();
     claim.metadata.resource_version =
         claim_writes::patch_status(ctx, claim, version, &status).await?;
@@ -503,7 +508,7 @@ async fn set_claim_condition(
 /// Lists the pods of a node from the server.
 async fn list(ctx: &Context, node: &NodeView) -> Result<(), StepError> {
     ctx.memory.end.drains.lists(&node.name);
-    let (pods, version) = proof::pods_on(ctx, &node.name).await?;
+    let (pods, version) = proof::pods_on(&ctx.client, &node.name).await?;
     ctx.memory
         .end
         .drains

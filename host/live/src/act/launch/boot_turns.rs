@@ -38,10 +38,10 @@ pub enum BootScope {
 
 /// What steps and the controller tell each other.
 #[derive(Default)]
-pub struct FirstBoots(Mutex<Known>);
+pub struct FirstBoots(Mutex<FirstBootsState>);
 
 #[derive(Default)]
-struct Known {
+struct FirstBootsState {
     /// By NodePool; none before it is known what is written down.
     rules: Option<BTreeMap<String, BootRule>>,
     /// NodeClaims that asked first, by mark.
@@ -52,7 +52,7 @@ struct Known {
 struct First {
     claim: String,
     /// The controller knows of it.
-    told: bool,
+    is_reported: bool,
     /// An instance may have been asked for with the text.
     tried: bool,
 }
@@ -85,14 +85,17 @@ impl FirstBoots {
 
     /// What this process knows is another one's from now on.
     pub fn forget(&self) {
-        *lock(&self.0) = Known::default();
+        *lock(&self.0) = FirstBootsState::default();
     }
 
     /// The NodeClaim that asked first for a version, told once.
     pub fn take_named(&self, mark: &str) -> Option<String> {
         let mut known = lock(&self.0);
-        let first = known.named.get_mut(mark).filter(|first| !first.told)?;
-        first.told = true;
+        let first = known
+            .named
+            .get_mut(mark)
+            .filter(|first| !first.is_reported)?;
+        first.is_reported = true;
         Some(first.claim.clone())
     }
 
@@ -123,7 +126,7 @@ impl FirstBoots {
         let (name, own) = (claim.metadata.name.as_deref(), mark_of(claim));
         let name = name.unwrap_or_default();
         let mut known = lock(&self.0);
-        let Known { rules, named } = &mut *known;
+        let FirstBootsState { rules, named } = &mut *known;
         let Some(rules) = rules else {
             // What is written down of its version is not read yet.
             return match own {
@@ -163,7 +166,7 @@ impl FirstBoots {
                 BootScope::FirstToAsk => {
                     let first = named.entry(mark.to_owned()).or_insert_with(|| First {
                         claim: name.to_owned(),
-                        told: false,
+                        is_reported: false,
                         tried: false,
                     });
                     match first.claim == name {

@@ -29,6 +29,7 @@ use crate::act::work_queue::MAX_LAUNCHES;
 use crate::decide::claims::NewNodeClaim;
 use crate::observe::node_claim;
 use crate::observe::planned_pods::PLANNED_PODS;
+use crate::process::leader::Leadership;
 use crate::process::lock::lock;
 use crate::process::step_error::StepError;
 use longshore_report::hex::hex;
@@ -54,7 +55,7 @@ async fn recall(ctx: &Context, since: Instant) -> Result<(), StepError> {
     if *listed == Some(since) {
         return Ok(());
     }
-    let claims = proof::claims(ctx, "").await?;
+    let claims = proof::claims(&ctx.client, "").await?;
     let mut groups: BTreeMap<String, Record> = BTreeMap::new();
     for claim in &claims {
         let id = node_claim::provider_id(claim);
@@ -98,7 +99,7 @@ pub async fn launch(ctx: &Context, claim: &NodeClaim, own: &Member<'_>) -> Came 
             over: false,
         };
         meeting
-            .gather(ctx, if known { 1 } else { own.size }, &came)
+            .gather(&ctx.leadership, if known { 1 } else { own.size }, &came)
             .await;
         let members = meeting.close();
         ask(ctx, own, members).await;
@@ -119,21 +120,21 @@ struct Meeting<'a> {
 
 impl Meeting<'_> {
     /// Waits until `size` members are there, or none comes any more.
-    async fn gather(&self, ctx: &Context, size: usize, came: &Notify) {
+    async fn gather(&self, leadership: &Leadership, size: usize, came: &Notify) {
         let last = Instant::now() + MAX_GROUP_WAIT;
         let there = || {
             lock(&self.groups.gatherings)
                 .get(self.token)
                 .map_or(0, |all| all.members.len())
         };
-        let over = || ctx.leadership.is_retiring() || Instant::now() >= last;
+        let over = || leadership.is_retiring() || Instant::now() >= last;
         while there() < size && !over() {
             let until = last.min(Instant::now() + GROUP_IDLE_TIME);
             tokio::select! {
                 // In this order, so that two runs of a simulation are equal.
                 biased;
                 () = came.notified() => {}
-                () = ctx.leadership.retires() => return,
+                () = leadership.retires() => return,
                 () = tokio::time::sleep_until(until) => return,
             }
         }

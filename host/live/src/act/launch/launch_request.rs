@@ -1,6 +1,6 @@
 //! What the cloud is asked for on behalf of a NodeClaim.
 
-use longshore_api::crd::{NodeClaim, Operator, Requirement};
+use longshore_api::crd::{NodeClaim, Requirement};
 use longshore_api::labels;
 use longshore_cloud::Launch;
 
@@ -10,19 +10,9 @@ use crate::observe::planned_pods::PLANNED_PODS;
 
 /// A requirement as the cloud wants it.
 pub fn requirement(of: &Requirement) -> longshore_cloud::Requirement {
-    use longshore_cloud::Operator as Of;
     longshore_cloud::Requirement {
         key: of.key.clone(),
-        operator: match of.operator {
-            Operator::In => Of::In,
-            Operator::NotIn => Of::NotIn,
-            Operator::Exists => Of::Exists,
-            Operator::DoesNotExist => Of::DoesNotExist,
-            Operator::Gt => Of::Gt,
-            Operator::Lt => Of::Lt,
-            Operator::Gte => Of::Gte,
-            Operator::Lte => Of::Lte,
-        },
+        operator: of.operator,
         values: of.values.clone(),
     }
 }
@@ -31,11 +21,6 @@ pub fn requirement(of: &Requirement) -> longshore_cloud::Requirement {
 pub fn launch_of(claim: &NodeClaim) -> Launch {
     let spec = &claim.spec;
     let added = added_capacity(claim);
-    let taint = |t: &longshore_api::crd::Taint| longshore_cloud::Taint {
-        key: t.key.clone(),
-        value: t.value.clone(),
-        effect: t.effect.as_str().to_owned(),
-    };
     Launch {
         name: claim.metadata.name.clone().unwrap_or_default(),
         uid: claim.metadata.uid.clone().unwrap_or_default(),
@@ -66,8 +51,8 @@ pub fn launch_of(claim: &NodeClaim) -> Launch {
             .filter(|(resource, _)| !added.contains_key(*resource))
             .map(|(k, v)| (k.clone(), v.0.clone()))
             .collect(),
-        taints: spec.taints.iter().map(taint).collect(),
-        startup_taints: spec.startup_taints.iter().map(taint).collect(),
+        taints: spec.taints.clone(),
+        startup_taints: spec.startup_taints.clone(),
         class_kind: spec.node_class_ref.kind.clone(),
         class_name: spec.node_class_ref.name.clone(),
     }

@@ -31,7 +31,7 @@ use crate::decide::rollout::Turn;
 use crate::observe::node::NodeView;
 use crate::observe::node_claim::{is_true, pool_of};
 use crate::process::mutants::mutant;
-use crate::process::step_error::{Outcome, StepError};
+use crate::process::step_error::{StepError, StepOutcome};
 use longshore_core::model::conditions::{INITIALIZED, LAUNCHED, REGISTERED};
 use longshore_fail_points::fail_point;
 
@@ -55,12 +55,12 @@ pub async fn step(
     nodes: &[Arc<NodeView>],
     around: &Surroundings,
     turn: Turn,
-) -> Outcome {
+) -> StepOutcome {
     fail_point("step");
     if claim.metadata.deletion_timestamp.is_some() {
         return finalize(ctx, claim, nodes).await;
     }
-    if let Some(left) = expires_in(ctx, claim)
+    if let Some(left) = expires_in(ctx.now(), claim)
         && left.is_zero()
     {
         if delete(ctx, claim, "it has expired").await? {
@@ -93,7 +93,7 @@ pub async fn step(
     }
     // Watches that are behind may have kept the node from us.
     if ctx.fresh.load(Ordering::Relaxed)
-        && let Some(why) = liveness_expired(ctx, &next, &status)
+        && let Some(why) = liveness_expired(ctx.now(), &next, &status)
     {
         return give_up(ctx, &next, why).await;
     }
@@ -111,13 +111,13 @@ pub async fn step(
     if follow_node(ctx, &next, &mut status, nodes, ready_at_once).await? {
         return give_up(ctx, &next, INITIALIZATION_TIMEOUT).await;
     }
-    set_ready(ctx, &mut status);
+    set_ready(ctx.now(), &mut status);
     let changes_in = claim_conditions::update(ctx, &next, &mut status, around).await;
     write(ctx, claim, &next, status).await?;
     let waits = [
         soon,
-        liveness_in(ctx, &next),
-        expires_in(ctx, &next),
+        liveness_in(ctx.now(), &next),
+        expires_in(ctx.now(), &next),
         changes_in,
     ];
     Ok(waits.into_iter().flatten().min())
@@ -154,7 +154,7 @@ async fn follow_node(
     } else {
         let (to, reason) = (ConditionStatus::Unknown, "AwaitingReconciliation");
         let message = "waits for registration";
-        set(ctx, status, INITIALIZED, to, reason, message);
+        set(ctx.now(), status, INITIALIZED, to, reason, message);
     }
     if is_true(status, REGISTERED)
         && let [node] = nodes
@@ -168,7 +168,7 @@ async fn follow_node(
 }
 
 /// Deletes a claim that has had its time.
-async fn give_up(ctx: &Context, claim: &NodeClaim, why: &'static str) -> Outcome {
+async fn give_up(ctx: &Context, claim: &NodeClaim, why: &'static str) -> StepOutcome {
     if delete(ctx, claim, why).await? {
         ctx.memory.launch.health.record(pool_of(claim), false);
         ctx.memory.launch.failed(claim, ctx.leadership.since());

@@ -54,7 +54,7 @@ struct Refusal {
     times: u64,
     since: Timestamp,
     last: Instant,
-    told: Instant,
+    reported: Instant,
 }
 
 impl Refusals {
@@ -72,7 +72,7 @@ impl Refusals {
                 times: 1,
                 since: time,
                 last: now,
-                told: now,
+                reported: now,
             };
             all.insert(key, begun);
             return true;
@@ -80,9 +80,9 @@ impl Refusals {
         known.times += 1;
         known.last = now;
         why.clone_into(&mut known.why);
-        let tells = now >= known.told + REPORT_INTERVAL;
+        let tells = now >= known.reported + REPORT_INTERVAL;
         if tells {
-            known.told = now;
+            known.reported = now;
         }
         tells
     }

@@ -26,11 +26,12 @@ use super::create_claims;
 use crate::act::claim_writes::delete;
 use crate::act::context::Context;
 use crate::act::end::proof;
+use crate::act::events::Events;
 use crate::decide::claims::{NewNodeClaim, claim_name, class_label, given_labels, node_claim};
 use crate::decide::command::candidate_of;
 use crate::observe::node_claim::is_true;
 use crate::process::mutants::mutant;
-use crate::process::step_error::{Outcome, StepError};
+use crate::process::step_error::{StepError, StepOutcome};
 use longshore_core::model::conditions::{DISRUPTION_REASON, INITIALIZED};
 use longshore_report::messages::time_of_day;
 use purchases::{SCALE_UP_PAUSE, name_of};
@@ -49,7 +50,7 @@ pub async fn step(
     order: &[String],
     begins: bool,
     given: u64,
-) -> Outcome {
+) -> StepOutcome {
     if !ctx.static_capacity.enabled || pool.metadata.deletion_timestamp.is_some() {
         return Ok(None);
     }
@@ -57,7 +58,7 @@ pub async fn step(
     match due(pool, claims.iter().map(|claim| &**claim)) {
         None | Some(Scale::Stands) => return Ok(None),
         Some(Scale::AtLimit { missing }) => {
-            tell_limit(ctx, pool, missing).await;
+            tell_limit(&ctx.events, pool, missing).await;
             return Ok(None);
         }
         // The change of the condition has it looked at again.
@@ -68,7 +69,7 @@ pub async fn step(
             }
             let own = claims.iter().map(|claim| &**claim);
             if let Purchase::After(left) = may_buy(pool, own, given, ctx.now().as_second()) {
-                tell_unjoined(ctx, pool).await;
+                tell_unjoined(&ctx.events, pool).await;
                 return Ok(Some(left));
             }
         }
@@ -87,17 +88,17 @@ pub async fn step(
     if pool.metadata.deletion_timestamp.is_some() || !ctx.managed.pool(&pool) {
         return Ok(None);
     }
-    let mut claims = proof::claims(ctx, name).await?;
+    let mut claims = proof::claims(&ctx.client, name).await?;
     claims.retain(|claim| ctx.managed.claim(claim));
     match due(&pool, &claims) {
         None | Some(Scale::Stands) => Ok(None),
         Some(Scale::AtLimit { missing }) => {
-            tell_limit(ctx, &pool, missing).await;
+            tell_limit(&ctx.events, &pool, missing).await;
             Ok(None)
         }
         Some(Scale::Up { create, missing }) => {
             if missing > 0 {
-                tell_limit(ctx, &pool, missing).await;
+                tell_limit(&ctx.events, &pool, missing).await;
             }
             grow(ctx, &pool, &claims, create, given).await
         }
@@ -138,13 +139,13 @@ fn node_limit(pool: &NodePool) -> Option<i64> {
     Some(milli.unwrap_or(0).div_euclid(1000))
 }
 
-async fn tell_limit(ctx: &Context, pool: &NodePool, missing: u32) {
+async fn tell_limit(events: &Events, pool: &NodePool, missing: u32) {
     let message = format!(
         "{missing} of {} replicas are missing: the NodePool is at its limit of {} nodes",
         pool.spec.replicas.unwrap_or(0),
         node_limit(pool).unwrap_or(0)
     );
-    ctx.events
+    events
         .pool(pool, true, "StaticNodePoolAtLimit", &message)
         .await;
 }
@@ -195,7 +196,7 @@ fn unjoined(pool: &NodePool) -> Option<Unjoined> {
         .and_then(|text| Unjoined::read(text))
 }
 
-async fn tell_unjoined(ctx: &Context, pool: &NodePool) {
+async fn tell_unjoined(events: &Events, pool: &NodePool) {
     let class = &pool.spec.template.spec.node_class_ref;
     let Some(known) = unjoined(pool) else { return };
     let message = format!(
@@ -206,9 +207,7 @@ async fn tell_unjoined(ctx: &Context, pool: &NodePool) {
         class.name,
         time_of_day(known.until)
     );
-    ctx.events
-        .pool(pool, true, "NodesNeverJoined", &message)
-        .await;
+    events.pool(pool, true, "NodesNeverJoined", &message).await;
 }
 
 async fn grow(
@@ -217,7 +216,7 @@ async fn grow(
     claims: &[NodeClaim],
     create: u32,
     given: u64,
-) -> Outcome {
+) -> StepOutcome {
     if !is_ready(pool.status.as_ref()) {
         // The change of the condition has it looked at again.
         return Ok(None);
@@ -246,7 +245,7 @@ fn is_ready(status: Option<&NodePoolStatus>) -> bool {
     ready.is_some_and(|ready| ready.status == ConditionStatus::True)
 }
 
-async fn shrink(ctx: &Context, claims: &[NodeClaim], order: &[String], excess: u32) -> Outcome {
+async fn shrink(ctx: &Context, claims: &[NodeClaim], order: &[String], excess: u32) -> StepOutcome {
     for claim in leaving(claims, order, excess) {
         let why = "its static NodePool has more nodes than replicas";
         if delete(ctx, claim, why).await? {

@@ -19,8 +19,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longshore_api::crd::{
-    ConditionStatus, NodeClaim, NodeClaimStatus, Taint, TaintEffect, Time, condition, duration,
-    set_condition,
+    ConditionStatus, NodeClaim, NodeClaimStatus, Taint, TaintEffect, Time, Timestamp, condition,
+    duration, set_condition,
 };
 use longshore_api::labels;
 use longshore_cloud::{RebootError, RepairAction};
@@ -36,7 +36,7 @@ use crate::act::end::termination;
 use crate::decide::command::candidate_of;
 use crate::observe::node::NodeView;
 use crate::observe::node_claim::{TERMINATION_TIME, rfc3339};
-use crate::process::step_error::{Outcome, StepError};
+use crate::process::step_error::{StepError, StepOutcome};
 use longshore_core::model::conditions::{DISRUPTION_REASON, INITIALIZED};
 use phase::{ATTEMPTED, BOOT_ID, Due, GRACE, REBOOTS, is_rebooting};
 pub use phase::{ISSUED, TAINT};
@@ -63,9 +63,9 @@ pub async fn commit(
 ) -> Result<bool, StepError> {
     ctx.may_write()?;
     let name = claim.metadata.name.as_deref().unwrap_or_default();
-    let live = proof::node(ctx, &node.name).await?;
+    let live = proof::node(&ctx.client, &node.name).await?;
     let live = live.filter(|live| live.provider_id == node.provider_id);
-    let Some((live, claim)) = live.zip(proof::claim(ctx, name).await?) else {
+    let Some((live, claim)) = live.zip(proof::claim(&ctx.client, name).await?) else {
         return Ok(false);
     };
     let taken = claim.metadata.deletion_timestamp.is_some()
@@ -145,7 +145,7 @@ pub fn bound(policy: Option<i64>, claim: &NodeClaim) -> Option<i64> {
 
 /// Does what is due for a NodeClaim whose node is being rebooted. `nodes` are those with its
 /// provider ID.
-pub async fn step(ctx: &Context, claim: &NodeClaim, nodes: &[Arc<NodeView>]) -> Outcome {
+pub async fn step(ctx: &Context, claim: &NodeClaim, nodes: &[Arc<NodeView>]) -> StepOutcome {
     let node = match nodes {
         [node] => Some(&**node),
         _ => None,
@@ -206,9 +206,9 @@ pub async fn step(ctx: &Context, claim: &NodeClaim, nodes: &[Arc<NodeView>]) -> 
 }
 
 /// Writes down what the machine says of itself, before the cloud is asked.
-async fn note(ctx: &Context, claim: &NodeClaim, node: &NodeView) -> Outcome {
+async fn note(ctx: &Context, claim: &NodeClaim, node: &NodeView) -> StepOutcome {
     ctx.memory.end.drains.end(&node.name);
-    let live = proof::node(ctx, &node.name).await?;
+    let live = proof::node(&ctx.client, &node.name).await?;
     let live = live.filter(|live| live.uid == node.uid);
     let Some(live) = live else {
         return Ok(Some(RECOVERY_POLL));
@@ -219,7 +219,7 @@ async fn note(ctx: &Context, claim: &NodeClaim, node: &NodeView) -> Outcome {
     Ok(Some(NEXT_STEP_DELAY))
 }
 
-async fn ask(ctx: &Context, claim: &NodeClaim, node: &NodeView, operation: &str) -> Outcome {
+async fn ask(ctx: &Context, claim: &NodeClaim, node: &NodeView, operation: &str) -> StepOutcome {
     ctx.may_write()?;
     match ctx.provider.reboot(&node.provider_id, operation).await {
         Ok(()) => issued(ctx, claim).await,
@@ -229,7 +229,7 @@ async fn ask(ctx: &Context, claim: &NodeClaim, node: &NodeView, operation: &str)
 }
 
 /// The cloud has accepted a reboot. The time of Initialized says since when.
-async fn issued(ctx: &Context, claim: &NodeClaim) -> Outcome {
+async fn issued(ctx: &Context, claim: &NodeClaim) -> StepOutcome {
     let mut status = claim.status.clone().unwrap_or_default();
     let (conditions, now) = (&mut status.conditions, || Time(ctx.now()));
     let message = condition(conditions, REBOOTING).map(|c| c.message.clone());
@@ -246,25 +246,25 @@ async fn issued(ctx: &Context, claim: &NodeClaim) -> Outcome {
     let unknown = ConditionStatus::Unknown;
     let why = "its machine is being rebooted";
     set_condition(conditions, INITIALIZED, unknown, REBOOTING, why, now());
-    set_ready(ctx, &mut status);
+    set_ready(ctx.now(), &mut status);
     let version = claim.metadata.resource_version.as_deref();
     patch_status(ctx, claim, version, &status).await?;
     Ok(Some(NEXT_STEP_DELAY))
 }
 
-async fn succeed(ctx: &Context, claim: &NodeClaim) -> Outcome {
+async fn succeed(ctx: &Context, claim: &NodeClaim) -> StepOutcome {
     let status = claim.status.clone().unwrap_or_default();
     ended(ctx, claim, "succeeded");
     ctx.metrics
         .reboots
-        .recovered(since(ctx, &status, INITIALIZED));
+        .recovered(since(ctx.now(), &status, INITIALIZED));
     let name = claim.metadata.name.as_deref();
     tracing::info!(nodeclaim = name, "rebooted");
     end(ctx, claim, "RebootSucceeded", "").await
 }
 
 /// A reboot is over and its node stays.
-async fn end(ctx: &Context, claim: &NodeClaim, reason: &str, message: &str) -> Outcome {
+async fn end(ctx: &Context, claim: &NodeClaim, reason: &str, message: &str) -> StepOutcome {
     let none = json!({GRACE: Value::Null, BOOT_ID: Value::Null, ATTEMPTED: Value::Null});
     let version = patch_meta(ctx, claim, json!({"annotations": none})).await?;
     let mut status = claim.status.clone().unwrap_or_default();
@@ -283,7 +283,7 @@ async fn end(ctx: &Context, claim: &NodeClaim, reason: &str, message: &str) -> O
 }
 
 /// A reboot has failed: its node is replaced.
-async fn fail(ctx: &Context, claim: &NodeClaim, result: &'static str, why: &str) -> Outcome {
+async fn fail(ctx: &Context, claim: &NodeClaim, result: &'static str, why: &str) -> StepOutcome {
     let text = format!("Reboot failed, and the node is replaced: {why}");
     let claim = match phase::grace(claim) {
         Ok(Some(grace)) => end_within(ctx, claim, grace).await?,
@@ -320,14 +320,14 @@ pub async fn end_within(
 
 fn ended(ctx: &Context, claim: &NodeClaim, result: &str) {
     let status = claim.status.clone().unwrap_or_default();
-    let seconds = since(ctx, &status, REBOOTING);
+    let seconds = since(ctx.now(), &status, REBOOTING);
     ctx.metrics.reboots.ended(result, seconds);
 }
 
 /// Seconds since a condition changed its status.
-fn since(ctx: &Context, status: &NodeClaimStatus, what: &str) -> f64 {
+fn since(now: Timestamp, status: &NodeClaimStatus, what: &str) -> f64 {
     let at = condition(&status.conditions, what).map(|c| c.last_transition_time.0.as_second());
-    at.map_or(0.0, |at| (ctx.now().as_second() - at).max(0) as f64)
+    at.map_or(0.0, |at| (now.as_second() - at).max(0) as f64)
 }
 
 fn left_of(seconds: i64) -> Duration {

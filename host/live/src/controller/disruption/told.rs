@@ -94,7 +94,7 @@ impl Controller {
         let ctx = self.ctx.clone();
         tokio::spawn(async move {
             for (node, claim, event, message) in all {
-                events::stays(&ctx, &node, claim.as_deref(), (event, &message)).await;
+                events::stays(&ctx.events, &node, claim.as_deref(), (event, &message)).await;
             }
         });
     }
@@ -110,7 +110,7 @@ impl Controller {
                 continue;
             };
             let (ctx, reason, left) = (self.ctx.clone(), *reason, *left);
-            tokio::spawn(async move { events::blocked(&ctx, &pool, reason, left).await });
+            tokio::spawn(async move { events::blocked(&ctx.events, &pool, reason, left).await });
         }
     }
 }

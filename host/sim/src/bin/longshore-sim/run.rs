@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use clap::{Args, ValueEnum};
 use longshore_live::config::reader::duration;
 use longshore_live::error::Failure;
-use longshore_sim::scenario::play::{Outcome, play};
+use longshore_sim::scenario::play::{ScenarioOutcome, play};
 use longshore_sim::scenario::read::Unread;
 use longshore_sim::scenario::{Policy, Scenario, read};
 use longshore_sim::show;
@@ -123,7 +123,7 @@ fn words(error: &dyn std::error::Error) -> String {
 }
 
 /// The scenario with each policy, as many at once as there are cores.
-fn tried(args: &RunArgs) -> Result<Vec<Outcome>, Unread> {
+fn tried(args: &RunArgs) -> Result<Vec<ScenarioOutcome>, Unread> {
     let scenario = scenario(args)?;
     let own = args
         .policy
@@ -144,7 +144,7 @@ fn tried(args: &RunArgs) -> Result<Vec<Outcome>, Unread> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let mut runs = Vec::new();
     for some in policies.chunks(cores) {
-        let some: Vec<Result<Outcome, Failure>> = std::thread::scope(|scope| {
+        let some: Vec<Result<ScenarioOutcome, Failure>> = std::thread::scope(|scope| {
             let begun: Vec<_> = some
                 .iter()
                 .map(|policy| scope.spawn(|| play(&scenario, policy, args.journal.as_deref())))
@@ -160,7 +160,11 @@ fn tried(args: &RunArgs) -> Result<Vec<Outcome>, Unread> {
 }
 
 #[cfg(feature = "terminal")]
-fn shown(args: &RunArgs, scenario: Scenario, policy: &Policy) -> Result<Vec<Outcome>, Unread> {
+fn shown(
+    args: &RunArgs,
+    scenario: Scenario,
+    policy: &Policy,
+) -> Result<Vec<ScenarioOutcome>, Unread> {
     let options = longshore_sim::terminal::Options {
         seconds: args.seconds,
         speed: args.speed,
@@ -172,7 +176,7 @@ fn shown(args: &RunArgs, scenario: Scenario, policy: &Policy) -> Result<Vec<Outc
 }
 
 #[cfg(not(feature = "terminal"))]
-fn shown(_: &RunArgs, _: Scenario, _: &Policy) -> Result<Vec<Outcome>, Unread> {
+fn shown(_: &RunArgs, _: Scenario, _: &Policy) -> Result<Vec<ScenarioOutcome>, Unread> {
     let failure = Failure::Usage {
         message: "this binary was built without --live".into(),
         hint: "build it with the feature `terminal`".into(),

@@ -165,8 +165,8 @@ struct Progress {
 
 impl Progress {
     /// Adds a result. A line for standard error, if one is due.
-    fn add(&mut self, told: SeedResult, of: u64) -> Option<String> {
-        self.results.push(told);
+    fn add(&mut self, result: SeedResult, of: u64) -> Option<String> {
+        self.results.push(result);
         let now = Instant::now();
         if now < self.due {
             return None;
@@ -178,7 +178,7 @@ impl Progress {
 }
 
 fn bad(all: &[SeedResult]) -> usize {
-    all.iter().filter(|told| !told.wrong.is_empty()).count()
+    all.iter().filter(|result| !result.wrong.is_empty()).count()
 }
 
 fn run(asked: &Options) -> ExitCode {
@@ -199,16 +199,16 @@ fn run(asked: &Options) -> ExitCode {
                 return Ok::<(), String>(());
             }
             let story = asked.stories.scenario(seed, asked.size, types.clone());
-            let told = run_scenario(&story, reloader.clone(), asked.log.is_some());
-            let told = told.map_err(|error| error.to_string())?;
-            if !told.wrong.is_empty() {
-                print!("{}", failed(&told, asked));
+            let result = run_scenario(&story, reloader.clone(), asked.log.is_some());
+            let result = result.map_err(|error| error.to_string())?;
+            if !result.wrong.is_empty() {
+                print!("{}", failed(&result, asked));
                 if asked.stop {
                     next.store(asked.seeds.end, Ordering::Relaxed);
                 }
             }
             let mut progress = progress.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(line) = progress.add(told, of) {
+            if let Some(line) = progress.add(result, of) {
                 eprintln!("{line}");
             }
         }
@@ -231,8 +231,8 @@ fn run(asked: &Options) -> ExitCode {
     }
     let progress = progress.into_inner();
     let all = progress.unwrap_or_else(PoisonError::into_inner).results;
-    if let (Some(file), true, [told]) = (&asked.log, asked.one, all.as_slice())
-        && let Err(error) = std::fs::write(file, &told.transcript)
+    if let (Some(file), true, [result]) = (&asked.log, asked.one, all.as_slice())
+        && let Err(error) = std::fs::write(file, &result.transcript)
     {
         eprintln!("longshore-sim: {}: {error}", file.display());
         return ExitCode::from(2);
@@ -241,14 +241,15 @@ fn run(asked: &Options) -> ExitCode {
     ExitCode::from(u8::from(bad(&all) > 0))
 }
 
-fn failed(told: &SeedResult, asked: &Options) -> String {
-    let mut text = format!("seed {} fails:\n", told.seed);
-    told.wrong
+fn failed(result: &SeedResult, asked: &Options) -> String {
+    let mut text = format!("seed {} fails:\n", result.seed);
+    result
+        .wrong
         .iter()
         .take(12)
         .for_each(|line| text += &format!("  {line}\n"));
-    if told.wrong.len() > 12 {
-        text += &format!("  and {} more\n", told.wrong.len() - 12);
+    if result.wrong.len() > 12 {
+        text += &format!("  and {} more\n", result.wrong.len() - 12);
     }
     let (features, mutant) = match &asked.mutant {
         Some(name) => (" --features mutants", format!(" --mutant {name}")),
@@ -265,7 +266,7 @@ fn failed(told: &SeedResult, asked: &Options) -> String {
     } else {
         format!(" --stories {}", asked.stories.name())
     };
-    let seed = told.seed;
+    let seed = result.seed;
     text + &format!(
         "  again: cargo run -p longshore-sim{features} --bin longshore-sim -- seed \
         {seed}{size}{stories}{mutant}\n"
@@ -274,7 +275,7 @@ fn failed(told: &SeedResult, asked: &Options) -> String {
 
 fn summary(all: &[SeedResult], threads: usize, seconds: f64) -> String {
     let bad = bad(all);
-    let busiest: Vec<usize> = all.iter().map(|told| told.busiest).collect();
+    let busiest: Vec<usize> = all.iter().map(|result| result.busiest).collect();
     let mean = busiest.iter().sum::<usize>() as f64 / all.len().max(1) as f64;
     let most = busiest.iter().max().copied().unwrap_or(0);
     let sum = |of: &dyn Fn(&SeedResult) -> u64| all.iter().map(of).sum::<u64>();
@@ -284,8 +285,8 @@ fn summary(all: &[SeedResult], threads: usize, seconds: f64) -> String {
          average, {most} at most; {} instances bought, {} processes, {} requests",
         all.len(),
         all.len() as f64 / seconds * 60.0,
-        sum(&|told| told.bought as u64),
-        sum(&|told| u64::from(told.processes)),
-        sum(&|told| told.requests),
+        sum(&|result| result.bought as u64),
+        sum(&|result| u64::from(result.processes)),
+        sum(&|result| result.requests),
     )
 }

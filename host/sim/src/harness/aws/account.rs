@@ -72,7 +72,7 @@ pub struct Account {
     seed: u64,
     chance: KeyedRng,
     connected: OnceLock<Connected>,
-    state: Mutex<State>,
+    state: Mutex<AccountState>,
     changed: Notify,
     /// What CreateFleet was asked for and answered.
     pub(super) fleets: Fleets,
@@ -88,7 +88,7 @@ struct Connected {
 }
 
 #[derive(Default)]
-struct State {
+struct AccountState {
     machines: BTreeMap<String, Machine>,
     /// Their ids, in the order of their launch.
     order: Vec<String>,
@@ -228,7 +228,7 @@ impl Account {
         self.connected.get().expect("a world is made first")
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, AccountState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -321,7 +321,7 @@ impl Account {
     }
 
     /// Claims that name instances of launch groups, which say no claim themselves.
-    fn name(&self, state: &mut State) {
+    fn name(&self, state: &mut AccountState) {
         let nameless = |one: &Machine| one.entry.claim_uid.is_empty() && one.entry.end.is_none();
         if !state.machines.values().any(nameless) {
             return;

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use longshore_live::config::reader::Table;
 
-use super::known::Known;
+use super::known::ScenarioBasics;
 use super::values::{MAX_SCENARIO, moment, share};
 use crate::scenario::Window;
 use longshore_simcluster::cloud::{self, Disturbances, Latencies, Options};
 use longshore_simcluster::faults::Faults;
 
 /// The cloud, and the windows in which things go wrong.
-pub fn disturbances(root: &mut Table, known: &Known) -> (Options, Vec<Window>) {
+pub fn disturbances(root: &mut Table, known: &ScenarioBasics) -> (Options, Vec<Window>) {
     let mut options = Options::default();
     if let Some(mut table) = root.table("cloud") {
         options.latencies = pace(&mut table);
@@ -112,7 +112,7 @@ fn spot(table: &mut Table) -> Disturbances {
     disturbances
 }
 
-fn window(mut table: Table, known: &Known) -> Window {
+fn window(mut table: Table, known: &ScenarioBasics) -> Window {
     let from = moment(&mut table, "from", known.duration).unwrap_or_default();
     let to = table
         .duration("to", Duration::ZERO..=MAX_SCENARIO)

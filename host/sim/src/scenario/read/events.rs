@@ -5,7 +5,7 @@ use std::time::Duration;
 use longshore_live::config::reader::Table;
 
 use super::files;
-use super::known::Known;
+use super::known::ScenarioBasics;
 use super::values::{MAX_SCENARIO, moment, path, share};
 use crate::scenario::{Policy, ScenarioEvent};
 
@@ -41,7 +41,7 @@ const KINDS: [(&str, Kind); 12] = [
 ];
 
 /// All of them, with those that come again.
-pub fn events(root: &mut Table, known: &Known) -> Vec<(Duration, ScenarioEvent)> {
+pub fn events(root: &mut Table, known: &ScenarioBasics) -> Vec<(Duration, ScenarioEvent)> {
     let mut events = Vec::new();
     for mut table in root.tables("event") {
         if !table.has("at") {
@@ -65,7 +65,7 @@ pub fn events(root: &mut Table, known: &Known) -> Vec<(Duration, ScenarioEvent)>
     events
 }
 
-fn act(table: &mut Table, kind: Kind, known: &Known) -> Option<ScenarioEvent> {
+fn act(table: &mut Table, kind: Kind, known: &ScenarioBasics) -> Option<ScenarioEvent> {
     Some(match kind {
         Kind::KillDaemon => ScenarioEvent::KillDaemon,
         Kind::DropWatches => ScenarioEvent::DropWatches,
@@ -139,7 +139,7 @@ fn length(table: &mut Table) -> Option<Duration> {
     table.duration("for", Duration::from_secs(1)..=MAX_SCENARIO)
 }
 
-fn offerings(table: &mut Table, known: &Known) -> String {
+fn offerings(table: &mut Table, known: &ScenarioBasics) -> String {
     let typed = table.text("offerings").unwrap_or("*/*/*").to_owned();
     if !known.offerings.any(&typed) {
         let zone = known.offerings.zones.first().map_or("ZONE", String::as_str);
@@ -178,7 +178,7 @@ fn delete(table: &mut Table) -> Option<ScenarioEvent> {
     })
 }
 
-fn policy(table: &mut Table, known: &Known) -> Option<Policy> {
+fn policy(table: &mut Table, known: &ScenarioBasics) -> Option<Policy> {
     let (config, scorer) = (table.text("config"), table.text("scorer"));
     let read = match (config, scorer) {
         (Some(config), None) => Policy::read(&path(known.folder, config)),

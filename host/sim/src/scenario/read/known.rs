@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::files::Offerings;
 
 /// What has been read before the parts.
-pub(super) struct Known<'a> {
+pub(super) struct ScenarioBasics<'a> {
     pub folder: &'a Path,
     pub duration: Duration,
     pub offerings: Offerings,

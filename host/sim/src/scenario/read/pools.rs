@@ -6,12 +6,12 @@ use longshore_api::labels::{self, kwok};
 use longshore_live::config::reader::{Table, duration};
 use serde_json::{Map, Value};
 
-use super::known::Known;
+use super::known::ScenarioBasics;
 use super::values::check_word;
 use crate::scenario::objects::{Pool, node_class};
 
 /// NodePools as objects, with their class.
-pub fn pools(root: &mut Table, known: &Known) -> Vec<Value> {
+pub fn pools(root: &mut Table, known: &ScenarioBasics) -> Vec<Value> {
     let mut pools: Vec<Pool> = Vec::new();
     for mut table in root.tables("nodepool") {
         let pool = pool(&mut table, known);
@@ -29,7 +29,7 @@ pub fn pools(root: &mut Table, known: &Known) -> Vec<Value> {
         .collect()
 }
 
-fn pool(table: &mut Table, known: &Known) -> Pool {
+fn pool(table: &mut Table, known: &ScenarioBasics) -> Pool {
     const CAPACITY: [&str; 3] = ["spot", "on-demand", "reserved"];
     const ARCH: [&str; 2] = ["amd64", "arm64"];
     let name = table.required_text("name").unwrap_or_default().to_owned();

@@ -6,7 +6,7 @@ use longshore_api::quantity::Quantity;
 use longshore_live::config::reader::Table;
 use serde_json::Value;
 
-use super::known::Known;
+use super::known::ScenarioBasics;
 use super::values::{MAX_SCENARIO, MIN_SCENARIO, check_word, moment, share};
 use crate::scenario::curve::Part;
 use crate::scenario::objects::{GPU, Workload};
@@ -20,7 +20,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 /// Objects at the beginning, loads on them, and what comes later.
 pub fn workloads(
     root: &mut Table,
-    known: &Known,
+    known: &ScenarioBasics,
     manifests: &[Value],
 ) -> (Vec<Value>, Vec<Load>, Vec<(Duration, ScenarioEvent)>) {
     let mut all = Workloads {
@@ -58,7 +58,7 @@ struct Workloads {
 }
 
 impl Workloads {
-    fn deployment(&mut self, table: &mut Table, known: &Known) {
+    fn deployment(&mut self, table: &mut Table, known: &ScenarioBasics) {
         let workload = self.workload(table, known);
         let replicas = replicas(table);
         let load = load(
@@ -73,7 +73,7 @@ impl Workloads {
         self.loads.push(load);
     }
 
-    fn job(&mut self, table: &mut Table, known: &Known) {
+    fn job(&mut self, table: &mut Table, known: &ScenarioBasics) {
         let workload = self.workload(table, known);
         let pods = table
             .number(
@@ -143,7 +143,7 @@ impl Workloads {
         self.loads.push(load);
     }
 
-    fn workload(&mut self, table: &mut Table, known: &Known) -> Workload {
+    fn workload(&mut self, table: &mut Table, known: &ScenarioBasics) -> Workload {
         let name = table.required_text("name").unwrap_or_default().to_owned();
         let namespace = table.text("namespace").unwrap_or("default").to_owned();
         if self.names.contains(&(namespace.clone(), name.clone())) {

@@ -48,18 +48,18 @@ pub fn wake(ctx: &mut ActorContext, change: &Change, before: Option<&Value>) {
 
 /// What was found out about nodes, by DaemonSet: every start of a pod asks for all of them again.
 #[derive(Default)]
-pub struct Daemons(FxHashMap<Key, Known>);
+pub struct Daemons(FxHashMap<Key, DaemonTargets>);
 
 /// Of one DaemonSet.
 #[derive(Default)]
-struct Known {
+struct DaemonTargets {
     /// UID and generation that it was found out for.
     of: (String, Option<i64>),
     /// By name of the node, with the version of it.
     nodes: FxHashMap<Arc<str>, (Arc<Value>, DaemonTarget)>,
 }
 
-impl Known {
+impl DaemonTargets {
     /// What becomes of a daemon on each node, by name.
     fn fates(
         &mut self,
@@ -72,7 +72,7 @@ impl Known {
             fields::number(set, "/metadata/generation"),
         );
         if self.of.0 != uid || self.of.1 != generation {
-            *self = Known {
+            *self = DaemonTargets {
                 of: (uid.to_owned(), generation),
                 nodes: FxHashMap::default(),
             };

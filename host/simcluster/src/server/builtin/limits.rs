@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use crate::server::meta::{self, part};
 use crate::server::resources::LIMIT_RANGE;
-use crate::server::state::State;
+use crate::server::state::ServerState;
 
 /// Fills in the defaults of entries for containers: of limits the maximum, of requests the default
 /// of limits, else the minimum.
@@ -32,7 +32,7 @@ pub fn complete(range: &mut Value) {
 
 /// Gives every container of a new pod what the LimitRanges of its namespace say, in the order of
 /// their names.
-pub fn apply(state: &State, namespace: &str, spec: &mut Map<String, Value>) {
+pub fn apply(state: &ServerState, namespace: &str, spec: &mut Map<String, Value>) {
     for range in state.store.within(LIMIT_RANGE, namespace) {
         let entries = range
             .value

@@ -6,10 +6,10 @@ use super::limits;
 use crate::server::api_error::{ApiErrorWithDetails, Cause};
 use crate::server::meta::{self, at, default, part, text};
 use crate::server::resources::{POD, PRIORITY_CLASS};
-use crate::server::state::State;
+use crate::server::state::ServerState;
 
 /// Completes and checks a new pod.
-pub fn admit(state: &State, pod: &mut Value) -> Result<(), ApiErrorWithDetails> {
+pub fn admit(state: &ServerState, pod: &mut Value) -> Result<(), ApiErrorWithDetails> {
     let name = text(pod, &["metadata", "name"]).to_owned();
     let namespace = text(pod, &["metadata", "namespace"]).to_owned();
     complete(part(pod, "spec"));
@@ -95,7 +95,7 @@ fn complete_container(container: &mut Map<String, Value>) {
 }
 
 fn prioritize(
-    state: &State,
+    state: &ServerState,
     spec: &mut Map<String, Value>,
     name: &str,
 ) -> Result<(), ApiErrorWithDetails> {
@@ -287,7 +287,7 @@ pub fn change(pod: &mut Value, old: &Value) -> Result<(), ApiErrorWithDetails> {
 }
 
 /// The priority class of this name.
-fn priority_class(state: &State, name: &str) -> Option<(i64, Value)> {
+fn priority_class(state: &ServerState, name: &str) -> Option<(i64, Value)> {
     let class = state.store.get(PRIORITY_CLASS, name)?;
     Some((
         meta::number(&class.value, &["value"])?,
@@ -296,7 +296,7 @@ fn priority_class(state: &State, name: &str) -> Option<(i64, Value)> {
 }
 
 /// The priority class of pods that name none, if there is one.
-fn default_priority_class(state: &State) -> Option<String> {
+fn default_priority_class(state: &ServerState) -> Option<String> {
     let classes = state
         .store
         .all(PRIORITY_CLASS)

@@ -13,7 +13,7 @@ use crate::server::apply::Manager;
 use crate::server::delete::{self, DeleteOptions, Deleted};
 use crate::server::meta::{self, text};
 use crate::server::resources::{NAMESPACE, PERSISTENT_VOLUME_CLAIM, POD, SERVICE, SERVICE_ACCOUNT};
-use crate::server::state::{Server, State};
+use crate::server::state::{Server, ServerState};
 use crate::server::store::Stored;
 use crate::server::write::{self, WriteOptions};
 use crate::server::{apply, patch, pods};
@@ -106,7 +106,7 @@ impl Call<'_> {
         }
     }
 
-    fn current(&self, state: &State) -> Result<Arc<Stored>, ApiErrorWithDetails> {
+    fn current(&self, state: &ServerState) -> Result<Arc<Stored>, ApiErrorWithDetails> {
         write::current(
             state,
             self.place.resource,

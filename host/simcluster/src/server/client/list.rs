@@ -12,7 +12,7 @@ use super::watch::{self, Wanted, WatchOptions};
 use crate::server::api_error::{ApiErrorWithDetails, Cause};
 use crate::server::resources::POD;
 use crate::server::select::Selector;
-use crate::server::state::{Server, State};
+use crate::server::state::{Server, ServerState};
 use crate::server::store::Stored;
 
 /// A watch without a time of its own ends after this (a real server: half an hour to an hour).
@@ -45,7 +45,7 @@ struct Start {
 
 /// Answers a list.
 pub fn list(
-    state: &State,
+    state: &ServerState,
     wanted: &Wanted,
     parameters: &Parameters,
     as_of: Option<AsOf>,
@@ -126,7 +126,7 @@ pub fn list(
 }
 
 fn start(
-    state: &State,
+    state: &ServerState,
     parameters: &Parameters,
     as_of: Option<AsOf>,
 ) -> Result<Start, ApiErrorWithDetails> {
@@ -283,7 +283,7 @@ pub fn watch(
     )))))
 }
 
-pub fn selected(state: &State, wanted: &Wanted) -> Vec<Arc<Stored>> {
+pub fn selected(state: &ServerState, wanted: &Wanted) -> Vec<Arc<Stored>> {
     state
         .store
         .all(wanted.resource)

@@ -226,13 +226,13 @@ impl Watch {
         let mut out = Vec::new();
         let late = state.quiet.late(&self.client, self.wanted.resource, now);
         // Younger changes are not sent yet.
-        let told = late.map(|(by, _)| state.clock.elapsed().saturating_sub(by));
+        let visible_until = late.map(|(by, _)| state.clock.elapsed().saturating_sub(by));
         let mut waits = late.map(|(_, until)| until);
         for logged in state.store.since(self.wanted.resource, self.after) {
-            if let (Some(told), Some((_, until))) = (told, late)
-                && logged.at > told
+            if let (Some(visible_until), Some((_, until))) = (visible_until, late)
+                && logged.at > visible_until
             {
-                waits = Some(until.min(now + (logged.at - told)));
+                waits = Some(until.min(now + (logged.at - visible_until)));
                 break;
             }
             self.wanted.tell(&mut out, logged);
@@ -242,7 +242,7 @@ impl Watch {
             }
         }
         // Nothing else has happened to this kind until now, or until then.
-        let known = told.map_or(state.store.revision(), |told| state.store.revision_at(told));
+        let known = visible_until.map_or(state.store.revision(), |at| state.store.revision_at(at));
         self.after = self.after.max(known);
         if !out.is_empty() {
             return Next::Send(out);

@@ -18,7 +18,7 @@ use crate::commands::table;
 const ONE_PURCHASE: u64 = 2;
 
 /// What came of a run.
-struct Outcome {
+struct RunOutcome {
     seconds: f64,
     usage: Usage,
     nodes: usize,
@@ -150,8 +150,8 @@ pub fn mixes(
     ))
 }
 
-fn row(case: &str, kind: &str, outcome: &Outcome) -> Vec<String> {
-    let Outcome {
+fn row(case: &str, kind: &str, outcome: &RunOutcome) -> Vec<String> {
+    let RunOutcome {
         seconds,
         usage,
         nodes,
@@ -186,7 +186,7 @@ fn once(
     objects: &[Value],
     wanted: usize,
     ready: bool,
-) -> anyhow::Result<Outcome> {
+) -> anyhow::Result<RunOutcome> {
     let plane = ControlPlane::start(&format!("bench-{}", kind.name))?;
     plane.apply(&load::list(&load::pool(&[])))?;
     let mut readiness = Readiness::watch(&plane)?;
@@ -220,7 +220,7 @@ fn once(
     std::thread::sleep(Duration::from_secs(5));
     let (nodes, usd) = bought(&plane, types)?;
     let requests = Requests::count(&plane.requests()?);
-    Ok(Outcome {
+    Ok(RunOutcome {
         seconds,
         usage,
         nodes,

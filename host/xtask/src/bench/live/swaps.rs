@@ -89,7 +89,7 @@ pub fn swaps(bench: &Bench, count: u64) -> anyhow::Result<String> {
                 "--now",
             ])?;
             waiting = 0;
-            until("no pod waits", || Ok(told(&controller)? == 0))?;
+            until("no pod waits", || Ok(waiting_pods(&controller)? == 0))?;
         }
         let bad = step % BROKEN_EVERY == 0;
         if bad {
@@ -106,7 +106,7 @@ pub fn swaps(bench: &Bench, count: u64) -> anyhow::Result<String> {
             plane.apply(&load::list(&[nowhere(&format!("nowhere-{step}-{at}"))]))?;
             waiting += 1;
             within(MAX_ROUND_TIME, STATUS_POLL, "a pod is answered", || {
-                Ok(told(&controller)? == waiting)
+                Ok(waiting_pods(&controller)? == waiting)
             })?;
             rounds[if at == 0 { first } else { 0 }].push(since.elapsed().as_secs_f64());
             let seen = within(POD_DELAY, STATUS_POLL, "the replacement is seen", || {
@@ -194,7 +194,7 @@ fn status(controller: &Controller) -> anyhow::Result<Value> {
 }
 
 /// How many pods the daemon says no node can be had for.
-fn told(controller: &Controller) -> anyhow::Result<usize> {
+fn waiting_pods(controller: &Controller) -> anyhow::Result<usize> {
     let status = status(controller)?;
     let reasons = status["waiting"].as_array().cloned().unwrap_or_default();
     Ok(reasons

@@ -49,7 +49,7 @@ impl Case {
     }
 
     /// A step of the claim as the server has it, where the watch has brought no Node.
-    async fn step(&self) -> Outcome {
+    async fn step(&self) -> StepOutcome {
         let claim = self.cluster.claim().unwrap();
         finalize(&self.ctx, &claim, &[]).await
     }

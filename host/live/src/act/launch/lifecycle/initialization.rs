@@ -30,7 +30,7 @@ pub(super) async fn initialize(
     let [node] = nodes else {
         if !is_true(status, INITIALIZED) {
             set(
-                ctx,
+                ctx.now(),
                 status,
                 INITIALIZED,
                 ConditionStatus::Unknown,
@@ -46,7 +46,7 @@ pub(super) async fn initialize(
     }
     if let Err((reason, message)) = is_initialized(claim, node, &node.taints) {
         set(
-            ctx,
+            ctx.now(),
             status,
             INITIALIZED,
             ConditionStatus::Unknown,
@@ -64,7 +64,7 @@ pub(super) async fn initialize(
 /// Notes that a claim's node is ready for pods.
 pub(super) fn note_initialized(ctx: &Context, claim: &NodeClaim, status: &mut NodeClaimStatus) {
     set(
-        ctx,
+        ctx.now(),
         status,
         INITIALIZED,
         ConditionStatus::True,
@@ -88,8 +88,8 @@ pub(super) async fn never_got_ready(
         all.get(labels::DO_NOT_DISRUPT)
             .is_some_and(|kept| kept == "true")
     };
-    let is_waited_for =
-        is_true(status, INITIALIZED) || time_in(ctx, claim, status, REGISTERED) < NEVER_READY_LIMIT;
+    let is_waited_for = is_true(status, INITIALIZED)
+        || time_in(ctx.now(), claim, status, REGISTERED) < NEVER_READY_LIMIT;
     let is_of_command = annotations.is_some_and(|all| all.contains_key(COMMAND));
     if is_waited_for
         || is_of_command
@@ -99,7 +99,7 @@ pub(super) async fn never_got_ready(
     {
         return Ok(false);
     }
-    let (pods, _) = proof::pods_on::<DrainingPod>(ctx, &node.name).await?;
+    let (pods, _) = proof::pods_on::<DrainingPod>(&ctx.client, &node.name).await?;
     Ok(!pods.iter().any(DrainingPod::uses))
 }
 
@@ -177,7 +177,7 @@ pub(super) async fn consistency(
     });
     let Some((resource, promised)) = short else {
         set(
-            ctx,
+            ctx.now(),
             status,
             CONSISTENT_STATE_FOUND,
             ConditionStatus::True,
@@ -193,7 +193,7 @@ pub(super) async fn consistency(
     let message = format!("expected {} of {resource}, its node has {has}", promised.0);
     let reason = "ConsistencyCheckFailed";
     if set(
-        ctx,
+        ctx.now(),
         status,
         CONSISTENT_STATE_FOUND,
         ConditionStatus::False,

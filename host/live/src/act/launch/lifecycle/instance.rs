@@ -162,7 +162,7 @@ fn note_instance(
         .refusals
         .done(Refused::Launch, pool_of(claim));
     let is = ConditionStatus::True;
-    set(ctx, status, LAUNCHED, is, "Launched", "");
+    set(ctx.now(), status, LAUNCHED, is, "Launched", "");
 }
 
 /// Nothing can be launched for a claim as things are: it is deleted, and its pods are planned again.
@@ -212,7 +212,14 @@ async fn note_failure(
         launch_refused(ctx, claim, &message).await;
     }
     let unknown = ConditionStatus::Unknown;
-    set(ctx, status, LAUNCHED, unknown, error.reason(), &message);
+    set(
+        ctx.now(),
+        status,
+        LAUNCHED,
+        unknown,
+        error.reason(),
+        &message,
+    );
 }
 
 /// A launch was refused for a reason that stays: the claim, its pods and the NodePool say so, and the

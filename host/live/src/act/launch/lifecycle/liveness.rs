@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use longshore_api::crd::{NodeClaim, NodeClaimStatus, condition, duration};
+use longshore_api::crd::{NodeClaim, NodeClaimStatus, Timestamp, condition, duration};
 
-use crate::act::context::Context;
 use crate::observe::node_claim::{NEVER_READY_LIMIT, REGISTRATION_LIMIT, is_true};
 use crate::process::mutants::mutant;
 use longshore_core::model::conditions::{INITIALIZED, LAUNCHED, REGISTERED};
@@ -19,17 +18,17 @@ const LATE_NODE_POLL: Duration = Duration::from_secs(5 * 60);
 
 /// Why a claim has had its time, if so.
 pub(super) fn liveness_expired(
-    ctx: &Context,
+    now: Timestamp,
     claim: &NodeClaim,
     status: &NodeClaimStatus,
 ) -> Option<&'static str> {
-    if !is_true(status, LAUNCHED) && time_in(ctx, claim, status, LAUNCHED) >= LAUNCH_LIMIT {
+    if !is_true(status, LAUNCHED) && time_in(now, claim, status, LAUNCHED) >= LAUNCH_LIMIT {
         return Some("launch_timeout");
     }
     if mutant("waits-for-ever") {
         return None;
     }
-    if !is_true(status, REGISTERED) && time_in(ctx, claim, status, REGISTERED) >= REGISTRATION_LIMIT
+    if !is_true(status, REGISTERED) && time_in(now, claim, status, REGISTERED) >= REGISTRATION_LIMIT
     {
         return Some(REGISTRATION_TIMEOUT);
     }
@@ -37,7 +36,7 @@ pub(super) fn liveness_expired(
 }
 
 pub(super) fn time_in(
-    ctx: &Context,
+    now: Timestamp,
     claim: &NodeClaim,
     status: &NodeClaimStatus,
     what: &str,
@@ -45,18 +44,18 @@ pub(super) fn time_in(
     let since = condition(&status.conditions, what).map(|c| c.last_transition_time.0);
     let since = since
         .or(claim.metadata.creation_timestamp.as_ref().map(|t| t.0))
-        .unwrap_or_else(|| ctx.now());
-    seconds(ctx.now().as_second() - since.as_second())
+        .unwrap_or(now);
+    seconds(now.as_second() - since.as_second())
 }
 
-pub(super) fn liveness_in(ctx: &Context, claim: &NodeClaim) -> Option<Duration> {
+pub(super) fn liveness_in(now: Timestamp, claim: &NodeClaim) -> Option<Duration> {
     let status = claim.status.as_ref()?;
     let (what, limit) = if !is_true(status, LAUNCHED) {
         (LAUNCHED, LAUNCH_LIMIT)
     } else if !is_true(status, REGISTERED) {
         (REGISTERED, REGISTRATION_LIMIT)
     } else if !is_true(status, INITIALIZED) {
-        let left = NEVER_READY_LIMIT.saturating_sub(time_in(ctx, claim, status, REGISTERED));
+        let left = NEVER_READY_LIMIT.saturating_sub(time_in(now, claim, status, REGISTERED));
         return Some(match left {
             Duration::ZERO => LATE_NODE_POLL,
             left => left + Duration::from_secs(1),
@@ -64,15 +63,15 @@ pub(super) fn liveness_in(ctx: &Context, claim: &NodeClaim) -> Option<Duration> 
     } else {
         return None;
     };
-    Some(limit.saturating_sub(time_in(ctx, claim, status, what)) + Duration::from_secs(1))
+    Some(limit.saturating_sub(time_in(now, claim, status, what)) + Duration::from_secs(1))
 }
 
 /// How long a claim may still live; nothing if for ever.
-pub(super) fn expires_in(ctx: &Context, claim: &NodeClaim) -> Option<Duration> {
+pub(super) fn expires_in(now: Timestamp, claim: &NodeClaim) -> Option<Duration> {
     let after = duration::lifetime(&claim.spec.expire_after).ok()?.after()?;
     let created = claim.metadata.creation_timestamp.as_ref()?.0.as_second();
     Some(seconds(
-        created.saturating_add(after.as_secs() as i64) - ctx.now().as_second(),
+        created.saturating_add(after.as_secs() as i64) - now.as_second(),
     ))
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use longshore_api::crd::{ConditionStatus, NodeClaim, NodeClaimStatus, condition};
+use longshore_api::crd::{ConditionStatus, NodeClaim, NodeClaimStatus, Timestamp, condition};
 use longshore_api::labels;
 use serde_json::{Value, json};
 
@@ -26,9 +26,9 @@ const NO_TAINT_SYNC: &str = "karpenter.sh/do-not-sync-taints";
 const MAX_NOMINATION_WAIT_SECONDS: i64 = 30;
 
 /// Whether a node is young enough to wait for kube-scheduler to hear of nominations.
-pub fn may_wait(ctx: &Context, node: &NodeView) -> bool {
+pub fn may_wait(now: Timestamp, node: &NodeView) -> bool {
     node.created.as_ref().is_some_and(|created| {
-        ctx.now().as_second() < created.0.as_second() + MAX_NOMINATION_WAIT_SECONDS
+        now.as_second() < created.0.as_second() + MAX_NOMINATION_WAIT_SECONDS
     })
 }
 
@@ -42,17 +42,15 @@ pub(super) fn await_node(ctx: &Context, status: &mut NodeClaimStatus, nodes: &[A
         let message = format!("several nodes have its provider ID: {}", names.join(", "));
         (ConditionStatus::False, "MultipleNodesFound", message)
     };
-    set(ctx, status, REGISTERED, to, reason, &message);
+    set(ctx.now(), status, REGISTERED, to, reason, &message);
 }
 
 /// Whether the node of a claim that is registered says that it is not: it is another Node than the one
 /// that was registered, with the taint that a new one joins with. That it was registered a moment ago
 /// the watch may not have brought yet.
-pub fn joins_again(ctx: &Context, status: &NodeClaimStatus, node: &NodeView) -> bool {
+pub fn joins_again(now: Timestamp, status: &NodeClaimStatus, node: &NodeView) -> bool {
     let since = condition(&status.conditions, REGISTERED).map(|c| c.last_transition_time.0);
-    let long = |since: longshore_api::crd::Timestamp| {
-        ctx.now().as_second() - since.as_second() > MAX_NOMINATION_WAIT_SECONDS
-    };
+    let long = |since: Timestamp| now.as_second() - since.as_second() > MAX_NOMINATION_WAIT_SECONDS;
     node.deletion.is_none()
         && node.taints.iter().any(|t| t.key == UNREGISTERED)
         && since.is_some_and(long)
@@ -131,7 +129,7 @@ pub(super) fn confirm(
 ) {
     status.node_name.clone_from(&node.name);
     set(
-        ctx,
+        ctx.now(),
         status,
         REGISTERED,
         ConditionStatus::True,

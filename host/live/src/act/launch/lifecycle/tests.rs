@@ -17,18 +17,23 @@ use crate::test_cluster::{Cloud, TestCluster, claim_to_launch, context, fresh, i
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// A step of the claim with what the server has of its node.
-async fn step_of(ctx: &Context, cluster: &TestCluster, claim: &NodeClaim, turn: Turn) -> Outcome {
+async fn step_of(
+    ctx: &Context,
+    cluster: &TestCluster,
+    claim: &NodeClaim,
+    turn: Turn,
+) -> StepOutcome {
     let nodes = Vec::from_iter(node(cluster).map(Arc::new));
     step(ctx, claim, &nodes, &Surroundings::default(), turn).await
 }
 
 /// A step of the claim as the server has it.
-async fn run(ctx: &Context, cluster: &TestCluster) -> Outcome {
+async fn run(ctx: &Context, cluster: &TestCluster) -> StepOutcome {
     let claim = cluster.claim().unwrap();
     step_of(ctx, cluster, &claim, Turn::Wait(None)).await
 }
 
-async fn run_copy(ctx: &Context, cluster: &TestCluster, copy: &NodeClaim) -> Outcome {
+async fn run_copy(ctx: &Context, cluster: &TestCluster, copy: &NodeClaim) -> StepOutcome {
     step_of(ctx, cluster, copy, Turn::Wait(None)).await
 }
 
@@ -354,7 +359,7 @@ async fn a_node_joins_again_only_long_after_it_was_registered() {
             clock,
             ..context(&cluster, Ok(instance()))
         };
-        joins_again(&ctx, &registered, &node)
+        joins_again(ctx.now(), &registered, &node)
     };
     assert!(!joins_again_at("2026-11-24T12:00:20Z"));
     assert!(joins_again_at("2026-11-24T12:01:00Z"));
