@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 
 use crate::component::{bindings, put_cases, wrap};
 use crate::tools::{c_compiler, run as call, works};
-use crate::{Language, files, new, refusal};
+use crate::{Language, exports, files, new, refusal};
 
 /// The world of a policy's own `wit/world.wit`.
 const WORLD: &str = "policy";
@@ -102,7 +102,7 @@ impl Project<'_> {
             .join(crate_name(&manifest)?)
             .with_extension("wasm");
         let module = read(&core)?;
-        if !refusal::carries_world(&module) {
+        if !refusal::exports_policy(&module) {
             bail!(
                 "{} exports no policy; a line of src/lib.rs names it: \
                  longshore_sdk::export_scorer!(MyPolicy)",
@@ -164,10 +164,11 @@ impl Project<'_> {
         if !program.is_file() {
             bail!("no {name} in node_modules; install it in the policy's folder: npm install");
         }
+        let source = String::from_utf8(read(&self.folder.join("policy.js"))?)?;
+        exports::check_javascript(&source, &exports::wanted(&self.wit(), WORLD)?)?;
         if wants_monkey {
             // It finds no packages, only files.
-            let text = String::from_utf8(read(&self.folder.join("policy.js"))?)?;
-            let text = text.replace("'longshore/", "'../sdk/javascript/");
+            let text = source.replace("'longshore/", "'../sdk/javascript/");
             files::write(&self.work.join("policy.js"), text.as_bytes())?;
         }
         let mut componentize = Command::new(program);
@@ -208,7 +209,10 @@ impl Project<'_> {
         componentize.args(["componentize", "--stub-wasi", "policy"]);
         componentize.arg("-p").arg(self.folder);
         componentize.arg("-p").arg(self.sdk(Language::Python));
-        call(componentize.arg("-o").arg(&out))?;
+        call(componentize.arg("-o").arg(&out)).map_err(|error| {
+            let missing = exports::missing_in_python(&error.to_string());
+            missing.map_or(error, |missing| anyhow!(missing))
+        })?;
         read(&out)
     }
 }

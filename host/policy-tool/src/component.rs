@@ -68,7 +68,11 @@ pub fn bindings(language: &str, wit: &Path, world: &str, out: &Path) -> Result<(
     Ok(())
 }
 
-fn world_of(wit: &Path, world: &str) -> Result<(Resolve, WorldId)> {
+/// A world of a folder of WIT.
+///
+/// # Errors
+/// There is no such folder or world, with those that there are.
+pub fn world_of(wit: &Path, world: &str) -> Result<(Resolve, WorldId)> {
     let place = wit.display();
     if !wit.is_dir() {
         bail!("{place} is no folder; the contract's WIT is wanted, as wit/policy@0.1.0");

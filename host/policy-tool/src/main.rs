@@ -6,6 +6,7 @@
 
 mod build;
 mod component;
+mod exports;
 mod files;
 mod new;
 mod refusal;

@@ -53,6 +53,13 @@ pub fn carries_world(module: &[u8]) -> bool {
     })
 }
 
+/// Whether a module exports what every policy does. Bindings that nothing exports leave a world without
+/// exports behind.
+pub fn exports_policy(module: &[u8]) -> bool {
+    let names = Names::of(module).unwrap_or_default();
+    names.exports.iter().any(|name| name.ends_with("#describe"))
+}
+
 /// Names that a module imports and exports.
 #[derive(Default)]
 struct Names<'a> {
