@@ -250,7 +250,13 @@ fn a_place_without_a_policy_is_left_out() {
     );
     let list = WORLD.catalogue.offerings()[0].price;
     assert_eq!(costs(&policies)[0], list * 0.5);
-    assert_eq!(policies.terms("default", OfferingId(0)).len(), 1);
+    let terms = policies.terms("default", OfferingId(0));
+    assert_eq!((terms.len(), terms[0].usd, terms[0].cost), (2, 0.0, list));
+    assert!(
+        terms[0]
+            .policy
+            .ends_with("(it gives no answer, and is left out)")
+    );
 }
 
 /// Asks about `pools` NodePools in a round; how many questions a policy was asked, and how many of

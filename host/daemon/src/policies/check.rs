@@ -1,6 +1,7 @@
 //! `longshore policy check`: what a component is, requires and exports, or why it would be refused.
 //! Of one in a registry or a layout also what was verified on the way.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
@@ -148,7 +149,7 @@ fn configured(file: &Option<PathBuf>, config: Config) -> Result<Answer, Failure>
             _ = writeln!(shown, "{:<12} off", entry.name);
             continue;
         }
-        let loaded = entry_shown(&host, &sources, &entry);
+        let loaded = entry_shown(&host, &sources, &entry, &config.signals);
         super::print_remarks(&host);
         match loaded {
             Ok(text) => shown += &text,
@@ -192,7 +193,12 @@ fn configured(file: &Option<PathBuf>, config: Config) -> Result<Answer, Failure>
 }
 
 /// What is to be said of an entry whose policy can be loaded.
-fn entry_shown(host: &Host, sources: &Sources, entry: &PolicyEntry) -> Result<String, Failure> {
+fn entry_shown(
+    host: &Host,
+    sources: &Sources,
+    entry: &PolicyEntry,
+    there: &BTreeMap<String, SignalEntry>,
+) -> Result<String, Failure> {
     let mut entry = entry.clone();
     if let Some(file) = &entry.settings_file {
         entry.settings = typed::settings_of(file)?;
@@ -219,6 +225,16 @@ fn entry_shown(host: &Host, sources: &Sources, entry: &PolicyEntry) -> Result<St
     }
     for said in unused(&policy, &entry) {
         row("unused", &said);
+    }
+    let declared = policy.about().signal_names();
+    let missing = declared.iter().filter(|name| !there.contains_key(*name));
+    let missing: Vec<String> = missing.map(|name| format!("`[signals.{name}]`")).collect();
+    if !missing.is_empty() {
+        let missing = missing.join(", ");
+        row(
+            "missing",
+            &format!("{missing}: it reads that and the file has it not"),
+        );
     }
     Ok(text + &reads(&entry, &policy))
 }

@@ -109,7 +109,7 @@ pub(super) fn read(
                 "take it out, or write `mode = \"enforce\"` with the `nodepools` to try it on";
             table.fault_at("grants", message.into(), hint.into());
         }
-        let signals = signals(&mut table, named.signals, signals_of_file);
+        let signals = signals(&mut table, named.signals);
         let max_discount = max_discount(&mut table);
         let exclusions = exclusions(&mut table);
         let on_failure = on_failure(&mut table);
@@ -171,11 +171,7 @@ pub(super) fn settings(
 }
 
 /// Signals that it may read; those that an expression names must be among them.
-fn signals(
-    table: &mut Table,
-    named: Option<BTreeSet<String>>,
-    signals_of_file: &[String],
-) -> Option<BTreeSet<String>> {
+fn signals(table: &mut Table, named: Option<BTreeSet<String>>) -> Option<BTreeSet<String>> {
     const KEY: &str = "signals";
     let Some(allowed) = table.texts(KEY).map(BTreeSet::from_iter) else {
         return named;
@@ -183,16 +179,6 @@ fn signals(
     if let Some(name) = named.iter().flatten().find(|name| !allowed.contains(*name)) {
         let message = format!("`{KEY}` has not `{name}`, which the expression reads");
         let hint = "add it, or delete the line: an expression may read what it names".into();
-        table.fault_at(KEY, message, hint);
-    }
-    for name in allowed
-        .iter()
-        .filter(|name| !signals_of_file.contains(name))
-    {
-        let known: Vec<&str> = signals_of_file.iter().map(String::as_str).collect();
-        let hint = did_you_mean(name, &known)
-            .unwrap_or_else(|| format!("add `[signals.{name}]`, or take the name out"));
-        let message = format!("`{KEY}` has `{name}`, which is not in `[signals]`");
         table.fault_at(KEY, message, hint);
     }
     Some(allowed)
@@ -204,16 +190,16 @@ const MAX_NAME_CHARS: usize = 100;
 fn name<'d>(table: &mut Table<'d, '_>) -> Option<&'d str> {
     const KEY: &str = "name";
     let name = table.required_text(KEY)?;
-    let is_shown = |c: char| !c.is_control() && !c.is_whitespace();
+    let is_shown = |c: char| !c.is_control();
     let length = name.chars().count();
     let problem = match length {
         0 => "is empty".to_owned(),
         _ if length > MAX_NAME_CHARS => format!("has {length} characters"),
-        _ if !name.chars().all(is_shown) => format!("is {name:?}"),
+        _ if !name.chars().all(is_shown) || name.trim() != name => format!("is {name:?}"),
         _ => return Some(name),
     };
     let message =
-        format!("`{KEY}` {problem}: expected 1 to {MAX_NAME_CHARS} characters without spaces");
+        format!("`{KEY}` {problem}: expected 1 to {MAX_NAME_CHARS} characters that can be shown");
     let hint = "write it as \"spot-risk\": status, Events and metrics say it".into();
     table.fault_at(KEY, message, hint);
     None
@@ -354,12 +340,16 @@ mod tests {
     }
 
     #[test]
-    fn a_name_can_be_shown_and_signals_are_those_of_the_file() {
+    fn a_name_can_be_shown() {
         faults(
             "[[policy]]\nname = ''\npath = 'a.wasm'\n[[policy]]\nname = \"a\\nb\"\npath = \
-            'a.wasm'\n[[policy]]\nname = 'c'\npath = 'c.wasm'\nsignals = ['carbn', 'else']\n\
-            [signals.carbon]\nfile = 'carbon.json'\n",
-            expect![[""]],
+            'a.wasm'\n",
+            expect![[r#"
+                conf/longshore.toml:2:8: `name` is empty: expected 1 to 100 characters that can be shown
+                    hint: write it as "spot-risk": status, Events and metrics say it
+                conf/longshore.toml:5:8: `name` is "a\nb": expected 1 to 100 characters that can be shown
+                    hint: write it as "spot-risk": status, Events and metrics say it
+            "#]],
         );
     }
 

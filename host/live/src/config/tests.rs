@@ -336,6 +336,13 @@ fn a_number_that_a_policy_could_not_be_told_is_a_fault() {
     faults(
         "[[policy]]\nname = 'a'\npath = 'a.wasm'\n[policy.settings]\nlimit = inf\nzones = { x = [1.5, nan] }\n\
          most = 0xFFFFFFFFFFFFFFFF\n",
-        expect![[""]],
+        expect![[r#"
+            conf/longshore.toml:5:9: `limit` is inf: expected a finite number
+                hint: leave the key out where there is no limit, or write a large number
+            conf/longshore.toml:6:21: `x` is nan: expected a finite number
+                hint: leave the key out where there is no limit, or write a large number
+            conf/longshore.toml:7:8: `most` is FFFFFFFFFFFFFFFF: expected an integer of 64 bits
+                hint: write a smaller one, or a number with a point
+        "#]],
     );
 }

@@ -189,7 +189,18 @@ mod tests {
             "a spot z1 3",
             "b on-demand z1 3",
         ];
-        let preferred = |types: &[u32], at| of_plan(&equal, types, (at, true), any);
+        let preferred = |types: &[u32], line: usize| {
+            let world = world(&equal);
+            let words: Vec<&str> = equal[line].split(' ').collect();
+            let is_meant = |of: &Offering| {
+                let name = world.catalogue.instance_type(of.instance_type).name;
+                let found = [Some(name), of.capacity_type, of.zone];
+                let found = found.map(|word| word.map(|word| world.names.text(word)));
+                found == [words[0], words[1], words[2]].map(Some)
+            };
+            let at = world.catalogue.offerings().iter().position(is_meant);
+            of_plan(&equal, types, (at.unwrap() as u32, true), any)
+        };
         let order = "longshore.dev/launch-order=on-demand";
         let zone = |name| format!("{order} longshore.dev/launch-zone={name}");
         assert_eq!(preferred(&[0, 1], 1), zone("z2"), "a zone");
