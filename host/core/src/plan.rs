@@ -115,7 +115,7 @@ pub struct PlannedClaim {
     pub requests: Resources,
     /// Which `minValues` were lowered (MIN_VALUES_POLICY BestEffort).
     pub min_values_relaxed: bool,
-    /// The policy that discourages `offering`: nothing that it leaves takes these pods.
+    /// The policy that discourages `offering`: nothing that it leaves costs less.
     pub discouraged_by: Option<std::sync::Arc<str>>,
     /// Another offering that the claim admits has the list price of `offering` and a higher cost: a
     /// cloud that goes by list prices may take either. See [`PlannedClaim::has_dearer_at_same_price`].

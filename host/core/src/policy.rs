@@ -57,7 +57,8 @@ pub struct PolicyCosts {
 }
 
 /// What an offering costs more that a policy discourages, in USD per hour: a few times what the dearest
-/// node costs, so that whatever else takes a pod is bought before it.
+/// node costs, so that another node that takes the pods is bought before it. Once it is bought, other
+/// pods may go to it.
 pub const DISCOURAGED: f64 = 1000.0;
 
 impl Scores {

@@ -136,7 +136,7 @@ fn report(planned: &Planned) -> Report {
         let bought = catalogue.instance_type(claim.types[0]).name;
         let pods = count(claim.pods.len(), "pod");
         format!(
-            "policy {policy} discourages {}, which is bought: nothing that it leaves takes its {pods}",
+            "policy {policy} discourages {}, which is bought for {pods}: nothing that it leaves costs less",
             names.text(bought)
         )
     }));

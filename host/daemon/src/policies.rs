@@ -16,6 +16,7 @@ use longshore_bundle::{Cache, Policy as Bundle, Reference, Sources};
 use longshore_core::disrupt::consolidation::{Consolidation, DisruptionPolicies};
 use longshore_core::model::{Catalogue, NodePool, OfferingId, Records, Symbol, Symbols};
 use longshore_core::policy::{AlikeCosts, ByPrice, CostTerm, Policies, Scores};
+use longshore_policy::golden::{self, Golden};
 use longshore_policy::{
     Ability, Assignment, Host, HostConfig, LoadedPolicy, Signals, Terms, WasmPolicies,
 };
@@ -61,6 +62,7 @@ pub fn load(options: &Options) -> Result<Scorers, Failure> {
             return Err(other_kind(entry, &policy, "scorer"));
         }
         asked_something(entry, &policy)?;
+        golden_vectors(entry, &policy)?;
         assignments.push(Assignment {
             policy,
             node_pools: entry.nodepools.clone().unwrap_or_default(),
@@ -111,6 +113,27 @@ pub(crate) fn load_entry(
     loaded.map_err(|error| Failure::Policy(entry.name.clone(), error))
 }
 
+/// Refuses a component that does not answer as it says of itself; else how many of its vectors it meets.
+pub(crate) fn golden_vectors(
+    entry: &PolicyEntry,
+    policy: &LoadedPolicy,
+) -> Result<Option<usize>, Failure> {
+    let PolicySource::File(path) = &entry.source else {
+        return Ok(None);
+    };
+    match golden::check(policy, &test::read(path)?) {
+        Ok(Golden::Met(count)) => Ok(Some(count)),
+        Ok(Golden::Missing | Golden::NotAsked) => Ok(None),
+        Err(error) => Err(Failure::Usage {
+            message: format!(
+                "policy {} is refused: {}: {error}",
+                entry.name, entry.source
+            ),
+            hint: "build it again; `longshore policy test --record` writes what it answers".into(),
+        }),
+    }
+}
+
 /// Loads the policy that `--bootstrap` names.
 pub(crate) fn load_bootstrap(entry: &PolicyEntry) -> Result<BootPolicy, Failure> {
     // The flag is the grant.
@@ -136,7 +159,9 @@ fn fetch(sources: &Sources, reference: &Reference) -> Result<Bundle, Failure> {
     let (bundle, note) = sources.get(reference).map_err(|error| Failure::Usage {
         message: format!("cannot fetch {reference}: {error}"),
         hint: match sources.registries.is_empty() && sources.trust.is_empty() {
-            true => "name the configuration that has `[registries]` and `[[trust]]`: --config FILE",
+            true => {
+                "if it needs credentials or a key: `[registries]` and `[[trust]]` of --config FILE"
+            }
             false => "",
         }
         .into(),

@@ -23,7 +23,7 @@ pub fn said(args: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-fn refused(args: &[&str]) -> String {
+pub fn refused(args: &[&str]) -> String {
     let output = run(args);
     assert_eq!(output.status.code(), Some(2));
     String::from_utf8(output.stderr).unwrap()

@@ -3,6 +3,7 @@
 mod aws;
 mod bundles;
 mod cel;
+mod check_config;
 mod cli;
 mod consolidation;
 mod field;

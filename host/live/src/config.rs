@@ -31,7 +31,7 @@ pub use longshore_bundle::Reference;
 pub use longshore_policy::{Ability, Exclusions, OnFailure};
 pub use policies::{Mode, PolicyEntry};
 pub use reader::ConfigError;
-use reader::{Document, Table};
+use reader::{Document, Table, wrong_name};
 pub use source::PolicySource;
 
 /// A configuration as written; `None` where it says nothing.
@@ -284,6 +284,10 @@ fn signals(mut all: Table, folder: &Path) -> SignalTables {
     let (mut entries, mut ages) = (BTreeMap::new(), BTreeMap::new());
     let range = Duration::from_secs(1)..=365 * MAX_AGE;
     for name in all.keys() {
+        if let Some(problem) = wrong_name(&name) {
+            let hint = "write it as `[signals.spot-rates]`".into();
+            all.fault_at(&name, format!("the name of a signal {problem}"), hint);
+        }
         let Some(mut table) = all.table(&name) else {
             continue;
         };

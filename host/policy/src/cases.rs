@@ -126,6 +126,17 @@ impl Case {
     pub fn read(text: &str) -> Result<Case, String> {
         let case: Case = toml::from_str(text).map_err(|error| error.to_string())?;
         let rows = case.offerings.len();
+        let is_share = |share: f64| (0.0..=1.0).contains(&share);
+        if case.tolerance.is_some_and(|share| !is_share(share)) {
+            return Err("`tolerance` is a share of a cost: expected 0 to 1".to_owned());
+        }
+        let is_cost = |cost: &f64| *cost >= 0.0;
+        if !case.expected.iter().flatten().all(is_cost) {
+            return Err("`expected` has a number below 0 or none: a cost is 0 or more".to_owned());
+        }
+        if !case.now.is_finite() {
+            return Err("`now` is no number of seconds since 1970".to_owned());
+        }
         match &case.expected {
             Some(expected) if expected.len() != rows => Err(format!(
                 "`expected` has {} costs for {rows} offerings",
@@ -279,7 +290,10 @@ impl Case {
     /// Whether two costs are equal up to the tolerance.
     pub fn is_near(&self, cost: f64, other: f64) -> bool {
         let tolerance = self.tolerance.unwrap_or(1e-9);
-        cost == other || (cost - other).abs() <= tolerance * cost.abs().max(other.abs())
+        // Infinity is near nothing else: it excludes.
+        let is_finite = cost.is_finite() && other.is_finite();
+        cost == other
+            || (is_finite && (cost - other).abs() <= tolerance * cost.abs().max(other.abs()))
     }
 }
 
@@ -346,5 +360,39 @@ fn instance_type(of: &CaseRow, arch: Symbol, names: &mut Symbols) -> InstanceTyp
         volume_limits: vec![],
         incompatible: None,
         offerings: 0..0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn case(more: &str) -> Result<Case, String> {
+        let row = "[[offerings]]\ninstance-type = 'a'\nprice = 1.0\n";
+        Case::read(&format!("{more}\n{row}"))
+    }
+
+    #[test]
+    fn what_is_excluded_is_near_nothing_that_is_not() {
+        let meets = |expected: &str, cost: f64| {
+            let case = case(&format!("expected = [{expected}]")).unwrap();
+            case.meets(&Ok(vec![cost])).is_ok()
+        };
+        assert!(meets("inf", f64::INFINITY) && meets("1.0", 1.0));
+        assert!(!meets("inf", 1.0) && !meets("1.0", f64::INFINITY));
+    }
+
+    #[test]
+    fn numbers_of_a_case_are_such_that_an_answer_can_differ() {
+        for (wrong, said) in [
+            ("expected = [-inf]", "`expected` has a number below 0"),
+            ("expected = [nan]", "`expected` has a number below 0"),
+            ("tolerance = inf", "`tolerance` is a share"),
+            ("tolerance = -1.0", "`tolerance` is a share"),
+            ("now = nan", "`now` is no number of seconds"),
+        ] {
+            let refused = case(wrong).unwrap_err();
+            assert!(refused.starts_with(said), "{refused}");
+        }
     }
 }

@@ -30,7 +30,7 @@ use crate::terms::{Ability, OnFailure, Terms};
 use crate::version::{Budget, Call, Versions};
 pub(crate) use links::dearer;
 pub use links::{ChainLink, ScoreRecord, chained, discouraged_by_cost, without_answer};
-use links::{all_discouraged, cheaper, dearer_by, rows_of, summed, union};
+use links::{all_discouraged, cheaper, dearer_by, draws_dearer, new_rows, rows_of, summed, union};
 
 /// A policy and its NodePools.
 #[derive(Clone, Debug)]
@@ -531,7 +531,11 @@ impl Inner {
             let (mut link, answer) = self.link(place, &request);
             if let Some((mut answer, discouraged)) = answer {
                 let policy = link.called();
-                answer.cost = dearer(&answer.cost, &union(&before, &discouraged));
+                let all = union(&before, &discouraged);
+                answer.cost = dearer(&answer.cost, &all);
+                // What is prepaid of it is no less discouraged.
+                draws_dearer(&mut scores.pools, &new_rows(&before, &all));
+                draws_dearer(&mut answer.pools, &all);
                 answer.policies = vec![PolicyCosts {
                     policy,
                     cost: answer.cost.clone(),

@@ -103,6 +103,32 @@ fn a_later_policy_neither_undoes_nor_sees_that_an_offering_is_discouraged() {
 }
 
 #[test]
+fn what_is_prepaid_of_a_discouraged_offering_is_no_less_discouraged() {
+    let terms = Terms {
+        name: Some("rather-not".into()),
+        exclusions: Exclusions::Discourage,
+        ..Terms::everything()
+    };
+    let half = || HOST.load_on(&terms, &HOSTILE, Some("mode = 'exclude-half'"));
+    let settings = "[[commitments]]\nname = 'paid'\nunit = 'instances'\nremaining = 50\n\
+                    offerings = { instance-type = 'm7g.*' }\n";
+    let prepaid = || load("commitments", settings);
+    for policies in [
+        vec![half().unwrap(), prepaid()],
+        vec![prepaid(), half().unwrap()],
+    ] {
+        let policies = chain(policies);
+        let scores = policies.score(&WORLD.catalogue, &WORLD.names, WORLD.pool);
+        let draws: Vec<_> = scores.pools.iter().flat_map(|pool| &pool.draws).collect();
+        assert!(!draws.is_empty(), "{:?}", policies.reports());
+        for draw in draws {
+            let is_discouraged = scores.discouraged_by(draw.offering.0).is_some();
+            assert_eq!(draw.cost >= DISCOURAGED, is_discouraged, "{draw:?}");
+        }
+    }
+}
+
+#[test]
 fn an_offering_that_is_excluded_names_the_policy_that_did() {
     let others = HOST
         .load_on(

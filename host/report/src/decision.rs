@@ -101,7 +101,7 @@ pub struct Claim {
     /// `minValues` of the NodePool were lowered.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub min_values_relaxed: bool,
-    /// The policy that discourages `offering`: nothing that it leaves takes these pods.
+    /// The policy that discourages `offering`: nothing that it leaves costs less.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub discouraged_by: Option<String>,
     /// Its pods as `namespace/name`, sorted.

@@ -71,7 +71,7 @@ struct Term {
     usd: f64,
     /// What the node counts as with it, in USD per hour.
     counts_as: f64,
-    /// It discourages the offering, and nothing that it leaves would do.
+    /// It discourages the offering.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     discourages: bool,
     /// What it adds to the next best offering; null where it excludes that.
@@ -472,7 +472,7 @@ fn termed(claim: &Claim, terms: &[Term], by_price: Option<&Priced>) -> String {
             None => String::new(),
         };
         let discourages = match term.discourages {
-            true => "; it discourages this offering, and nothing else would do",
+            true => "; it discourages this offering, which costs 1000 USD/h more by that",
             false => "",
         };
         text += &format!(

@@ -28,6 +28,14 @@ use longshore_report::messages::size;
 /// Inspects the component; with settings, configures it too. Exit code 2 if it would be refused.
 pub fn run(args: &CheckArgs) -> Result<Answer, Failure> {
     let config = args.config.as_deref().map(read).transpose()?;
+    let is_given = args.settings.is_some() || args.cel.is_some();
+    if config.is_some() && args.file.is_none() && is_given {
+        return Err(Failure::Usage {
+            message: "--config checks the policies of a file: --settings and --cel say another one"
+                .into(),
+            hint: "leave one of them out".into(),
+        });
+    }
     let config = match (config, &args.file) {
         (Some(config), None) => return configured(&args.config, config),
         (config, _) => config.unwrap_or_default(),
@@ -209,12 +217,16 @@ fn entry_shown(
     }
     let policy = super::load_entry(host, sources, &entry, &entry.terms())?;
     super::asked_something(&entry, &policy)?;
+    let vectors = super::golden_vectors(&entry, &policy)?;
     let mut row = |name: &str, value: &str| row(&mut text, name, value);
     row(
         &entry.name,
         &format!("{}, {}", policy.called(), entry.source),
     );
     row("accepted", policy.settings());
+    if let Some(count) = vectors {
+        row("vectors", &format!("{count} met"));
+    }
     let withheld = policy.not_granted();
     if !withheld.is_empty() {
         let names: Vec<&str> = withheld.iter().map(|ability| ability.name()).collect();

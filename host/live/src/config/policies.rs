@@ -7,7 +7,7 @@ use longshore_policy::{Ability, Exclusions, MAX_DISCOUNT, OnFailure, Terms};
 use serde_json::Value;
 
 use super::canary;
-use super::reader::{Table, did_you_mean, expected, percent};
+use super::reader::{Table, did_you_mean, expected, percent, wrong_name};
 use super::source::{self, Named, PolicySource};
 use crate::canary::Terms as CanaryTerms;
 
@@ -184,24 +184,14 @@ fn signals(table: &mut Table, named: Option<BTreeSet<String>>) -> Option<BTreeSe
     Some(allowed)
 }
 
-/// The most characters of a name: it is in every line, Event and metric about the policy.
-const MAX_NAME_CHARS: usize = 100;
-
 fn name<'d>(table: &mut Table<'d, '_>) -> Option<&'d str> {
     const KEY: &str = "name";
     let name = table.required_text(KEY)?;
-    let is_shown = |c: char| !c.is_control();
-    let length = name.chars().count();
-    let problem = match length {
-        0 => "is empty".to_owned(),
-        _ if length > MAX_NAME_CHARS => format!("has {length} characters"),
-        _ if !name.chars().all(is_shown) || name.trim() != name => format!("is {name:?}"),
-        _ => return Some(name),
+    let Some(problem) = wrong_name(name) else {
+        return Some(name);
     };
-    let message =
-        format!("`{KEY}` {problem}: expected 1 to {MAX_NAME_CHARS} characters that can be shown");
     let hint = "write it as \"spot-risk\": status, Events and metrics say it".into();
-    table.fault_at(KEY, message, hint);
+    table.fault_at(KEY, format!("`{KEY}` {problem}"), hint);
     None
 }
 

@@ -9,6 +9,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use longshore_core::model::Settings;
+use longshore_policy::printable;
 use serde_json::Value;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -67,12 +68,13 @@ impl Faults<'_> {
         let before = self.text.get(..at.start).unwrap_or(self.text);
         let line = self.line(at.start);
         let column = before.chars().rev().take_while(|&c| c != '\n').count() + 1;
+        // Both repeat what stands in the file, which may be long or move the cursor of a terminal.
         let fault = ConfigError {
             file: self.file.into(),
             line,
             column,
-            message,
-            hint,
+            message: shown(&message),
+            hint: shown(&hint),
         };
         self.found.borrow_mut().push((at.start, fault));
     }
@@ -87,6 +89,35 @@ impl Faults<'_> {
             .matches('\n')
             .count()
             + 1
+    }
+}
+
+/// The most characters of a name: it is in every line, Event and metric.
+const MAX_NAME_CHARS: usize = 100;
+
+/// What is wrong with a name that is shown to people; nothing if it can be.
+pub fn wrong_name(name: &str) -> Option<String> {
+    let length = name.chars().count();
+    let problem = match length {
+        0 => "is empty".to_owned(),
+        _ if length > MAX_NAME_CHARS => format!("has {length} characters"),
+        _ if printable(name) != name || name.trim() != name => format!("is {name:?}"),
+        _ => return None,
+    };
+    Some(format!(
+        "{problem}: expected 1 to {MAX_NAME_CHARS} characters that can be shown"
+    ))
+}
+
+/// The most characters of a message.
+const MAX_MESSAGE_CHARS: usize = 1000;
+
+/// A message without what a terminal obeys.
+fn shown(message: &str) -> String {
+    let text = printable(message);
+    match text.char_indices().nth(MAX_MESSAGE_CHARS) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text,
     }
 }
 

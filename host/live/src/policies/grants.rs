@@ -1,6 +1,6 @@
 //! What a component wants and an operator does not grant, in words.
 
-use longshore_policy::{Ability, LoadedPolicy};
+use longshore_policy::{Ability, LoadedPolicy, printable};
 
 use crate::config::reader::did_you_mean;
 use crate::config::{PolicyEntry, PolicySource};
@@ -61,7 +61,7 @@ pub fn missing_node_pools(names: &[String], there: &[&str]) -> Option<String> {
         .filter(|name| !there.contains(&name.as_str()))
         .map(|name| {
             let hint = did_you_mean(name, there).map_or(String::new(), |hint| format!(" ({hint})"));
-            format!("`{name}`{hint}")
+            format!("`{}`{hint}", printable(name))
         })
         .collect();
     let what = match missing.len() {

@@ -76,12 +76,12 @@ impl Guard {
     pub fn apply(&self, answer: RawScores, request: &ScoreRequest) -> Result<Guarded, CallError> {
         let RawScores { mut cost, pools } = answer;
         let before = &*request.costs;
-        let discouraged = self.discourage(&mut cost, before);
-        let raised = self.raise(&mut cost, &request.columns, before);
         checked_chain(&cost, before).map_err(|fault| CallError::Costs {
             asked: "score",
             fault,
         })?;
+        let discouraged = self.discourage(&mut cost, before);
+        let raised = self.raise(&mut cost, &request.columns, before);
         let scores = Scores {
             policies: Vec::new(),
             cost,
@@ -153,11 +153,15 @@ impl Guard {
 
 /// Checks that something is left of what the policies before have left.
 fn checked_chain(cost: &[f64], before: &[f64]) -> Result<(), CostFault> {
-    let is_left = |costs: &[f64]| costs.iter().any(|cost| cost.is_finite());
-    if is_left(before) && !is_left(cost) {
-        return Err(CostFault::RestExcluded);
+    let mut rows = cost.iter().zip(before);
+    if rows.any(|(cost, before)| cost.is_finite() & before.is_finite()) {
+        return Ok(());
     }
-    Ok(())
+    match before.iter().filter(|before| before.is_finite()).count() {
+        0 => Ok(()),
+        left if left == before.len() => Err(CostFault::AllExcluded),
+        _ => Err(CostFault::RestExcluded),
+    }
 }
 
 /// Checks that costs keep the contract; a zero loses its sign.
@@ -174,9 +178,6 @@ pub(super) fn checked_costs(cost: &mut [f64], rows: usize) -> Result<(), CostFau
             row,
             cost: number(cost[row]),
         });
-    }
-    if rows > 0 && cost.iter().all(|cost| cost.is_infinite()) {
-        return Err(CostFault::AllExcluded);
     }
     cost.iter_mut().for_each(|cost| *cost = settled(*cost));
     Ok(())
@@ -275,7 +276,6 @@ mod tests {
             problem(&[1.0, 2.0, -0.1]),
             "the cost of offering 2 is -0.1; expected 0 to 1000000, or infinity"
         );
-        assert_eq!(problem(&[INF; 3]), "every offering is excluded");
         assert_eq!(
             problem(&[-INF, 0.0, 1.0]),
             "the cost of offering 0 is -inf; expected 0 to 1000000, or infinity"

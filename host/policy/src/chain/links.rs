@@ -230,6 +230,23 @@ pub(super) fn dearer_by(usd: f64, cost: &Arc<[f64]>, rows: &[u32]) -> Arc<[f64]>
     all.into()
 }
 
+/// Has draws on commitments cost as much more as their offerings.
+pub(super) fn draws_dearer(pools: &mut [CommitmentPool], rows: &[u32]) {
+    if rows.is_empty() {
+        return;
+    }
+    let draws = pools.iter_mut().flat_map(|pool| &mut pool.draws);
+    draws
+        .filter(|draw| rows.binary_search(&draw.offering.0).is_ok())
+        .for_each(|draw| draw.cost += DISCOURAGED);
+}
+
+/// Rows that are in the second list alone.
+pub(super) fn new_rows(before: &[u32], all: &[u32]) -> Vec<u32> {
+    let is_new = |row: &u32| before.binary_search(row).is_err();
+    all.iter().copied().filter(is_new).collect()
+}
+
 /// Rows of either, in order.
 pub(super) fn union(one: &Arc<[u32]>, other: &Arc<[u32]>) -> Arc<[u32]> {
     match (one.is_empty(), other.is_empty()) {

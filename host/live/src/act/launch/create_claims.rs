@@ -100,7 +100,7 @@ pub async fn write_all(ctx: &Arc<Context>, mut wanted: Vec<NewNodeClaim>) -> (Ve
 /// What a policy discourages is bought: NodePool and log say so.
 async fn say_discouraged(ctx: &Context, want: &NewNodeClaim, policy: &str) {
     let message = format!(
-        "policy {policy} discourages {}, which is bought: nothing that it leaves takes the {}",
+        "policy {policy} discourages {}, which is bought for {}: nothing that it leaves costs less",
         want.summary,
         count(want.pods.len(), "pod")
     );

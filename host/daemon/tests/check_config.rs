@@ -1,0 +1,85 @@
+//! `longshore policy check --config`: all that a configuration gets wrong, at once.
+
+use std::path::{Path, PathBuf};
+
+use crate::cel::{refused, said};
+
+/// A folder with a configuration.
+fn folder(name: &str, config: &str) -> PathBuf {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("longshore.toml"), config).unwrap();
+    folder
+}
+
+/// Without the folder and the part of a path that differs by machine.
+fn shown(text: &str, folder: &Path) -> String {
+    let guests = longshore_xtask::guests::plugin("carbon");
+    let guests = guests.parent().unwrap().to_str().unwrap();
+    text.replace(folder.to_str().unwrap(), "DIR")
+        .replace(guests, "GUESTS")
+}
+
+#[test]
+fn every_fault_of_a_configuration_is_found_beside_what_is_right() {
+    let plugin = longshore_xtask::guests::plugin;
+    let config = format!(
+        "[[policy]]\nname = 'broken'\npath = 'nothing.wasm'\n\
+         [[policy]]\nname = 'carbon'\npath = '{carbon}'\nsignals = ['carbn']\n\
+         grants = ['scorer', 'bootstrap']\nsettings = {{ usd-per-ton = 90 }}\n\
+         [[policy]]\nname = 'cautious'\npath = '{cautious}'\n\
+         [[policy]]\nname = 'not-yet'\ncel = 'cost'\nmode = 'off'\n\
+         [signals.carbn]\nfile = 'longshore.toml'\n",
+        carbon = plugin("carbon").display(),
+        cautious = plugin("cautious").display(),
+    );
+    let folder = folder("check-config", &config);
+    let config = folder.join("longshore.toml");
+    let text = refused(&["policy", "check", "--config", config.to_str().unwrap()]);
+    expect_test::expect![[""]].assert_eq(&shown(&text, &folder));
+}
+
+#[test]
+fn a_pipe_is_not_waited_for_and_a_device_is_not_read_without_end() {
+    let folder = folder("check-pipe", "");
+    let pipe = folder.join("pipe");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.is_ok_and(|made| made.success()));
+    let pipe = pipe.to_str().unwrap();
+    for commands in [
+        vec!["policy", "check", pipe],
+        vec!["policy", "check", "--config", pipe],
+        vec!["policy", "check", "/dev/zero"],
+        vec!["plan", "--config", "/dev/zero"],
+        vec![
+            "plan",
+            "--scorer",
+            pipe,
+            "--snapshot",
+            "tests/data/small.yaml",
+        ],
+    ] {
+        let text = refused(&commands);
+        assert!(
+            text.contains("it is not a regular file"),
+            "{commands:?}: {text}"
+        );
+    }
+}
+
+#[test]
+fn a_node_pool_that_is_not_there_is_said_by_a_plan() {
+    let config = "[[policy]]\nname = 'a'\ncel = 'cost'\nnodepools = ['defualt']\n";
+    let folder = folder("check-pools", config);
+    let config = folder.join("longshore.toml");
+    let text = said(&[
+        "plan",
+        "--snapshot",
+        "tests/data/small.yaml",
+        "--config",
+        config.to_str().unwrap(),
+    ]);
+    let line = text.lines().find(|line| line.contains("defualt"));
+    expect_test::expect![[""]].assert_eq(line.unwrap_or_default());
+}
