@@ -37,7 +37,25 @@ fn every_fault_of_a_configuration_is_found_beside_what_is_right() {
     let folder = folder("check-config", &config);
     let config = folder.join("longshore.toml");
     let text = refused(&["policy", "check", "--config", config.to_str().unwrap()]);
-    expect_test::expect![[""]].assert_eq(&shown(&text, &folder));
+    expect_test::expect![[r#"
+        broken       DIR/nothing.wasm
+        refused      DIR/longshore.toml:1: policy broken: cannot read DIR/nothing.wasm: No such file or directory (os error 2)
+        carbon       carbon 0.1.0, GUESTS/carbon.wasm
+        accepted     {"usd-per-ton":90}
+        vectors      1 met
+        unused       `grants` has `bootstrap`, which it does not export
+        unused       `signals` has `carbn`, which it does not declare; did you mean `carbon-intensity`?
+        missing      `[signals.carbon-intensity]`, which it would read
+        reads        signal carbon-intensity (withheld: `signals` of its entry has it not)
+        cautious     GUESTS/cautious.wasm
+        refused      DIR/longshore.toml:10: policy cautious: it exports consolidation, and its `grants` are scorer, commitments: it would be asked nothing
+          hint: if that is meant, add "consolidation" to `grants` of its entry
+        not-yet      off
+        carbn        signal
+        refused      DIR/longshore.toml: not a signal: no number at line 1, column 0
+          hint: expected a JSON object of numbers: {"us-east-1a": 379.5}
+        longshore: refused: policy broken, policy cautious, signal carbn
+    "#]].assert_eq(&shown(&text, &folder));
 }
 
 #[test]
@@ -51,7 +69,13 @@ fn a_pipe_is_not_waited_for_and_a_device_is_not_read_without_end() {
         vec!["policy", "check", pipe],
         vec!["policy", "check", "--config", pipe],
         vec!["policy", "check", "/dev/zero"],
-        vec!["plan", "--config", "/dev/zero"],
+        vec![
+            "plan",
+            "--config",
+            "/dev/zero",
+            "--snapshot",
+            "tests/data/small.yaml",
+        ],
         vec![
             "plan",
             "--scorer",
@@ -81,5 +105,5 @@ fn a_node_pool_that_is_not_there_is_said_by_a_plan() {
         config.to_str().unwrap(),
     ]);
     let line = text.lines().find(|line| line.contains("defualt"));
-    expect_test::expect![[""]].assert_eq(line.unwrap_or_default());
+    expect_test::expect!["Policy                     policy a: `nodepools` has `defualt` (did you mean `default`?): no NodePool that is there"].assert_eq(line.unwrap_or_default());
 }

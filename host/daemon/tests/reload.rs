@@ -778,7 +778,7 @@ fn a_signal_that_cannot_be_had_keeps_its_last_table() {
         http("200 OK", "{\"a\": 3}"),
     ]);
     let config = format!("[signals.load]\nurl = '{address}?token=secret'\nevery = '1h'\n");
-    let mut scene = Scene::new("signal", &[("longshore.toml", config.as_bytes())]);
+    let mut scene = Scene::new("signal-lost", &[("longshore.toml", config.as_bytes())]);
     let mut now = SystemTime::now();
     let mut ask = |scene: &mut Scene| {
         let before = scene.manager.status().signals[0].clone();

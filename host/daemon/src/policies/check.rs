@@ -243,10 +243,7 @@ fn entry_shown(
     let missing: Vec<String> = missing.map(|name| format!("`[signals.{name}]`")).collect();
     if !missing.is_empty() {
         let missing = missing.join(", ");
-        row(
-            "missing",
-            &format!("{missing}: it reads that and the file has it not"),
-        );
+        row("missing", &format!("{missing}, which it would read"));
     }
     Ok(text + &reads(&entry, &policy))
 }
