@@ -16,7 +16,7 @@ use longshore_bundle::{Cache, Policy as Bundle, Reference, Sources};
 use longshore_core::disrupt::consolidation::{Consolidation, DisruptionPolicies};
 use longshore_core::model::{Catalogue, NodePool, OfferingId, Records, Symbol, Symbols};
 use longshore_core::policy::{AlikeCosts, ByPrice, CostTerm, Policies, Scores};
-use longshore_policy::golden::{self, Golden};
+use longshore_policy::golden::{self, Golden, GoldenError};
 use longshore_policy::{
     Ability, Assignment, Host, HostConfig, LoadedPolicy, Signals, Terms, WasmPolicies,
 };
@@ -124,13 +124,18 @@ pub(crate) fn golden_vectors(
     match golden::check(policy, &test::read(path)?) {
         Ok(Golden::Met(count)) => Ok(Some(count)),
         Ok(Golden::Missing | Golden::NotAsked) => Ok(None),
-        Err(error) => Err(Failure::Usage {
-            message: format!(
-                "policy {} is refused: {}: {error}",
-                entry.name, entry.source
-            ),
-            hint: "build it again; `longshore policy test --record` writes what it answers".into(),
-        }),
+        Err(error) => {
+            let refused = format!("policy {} is refused: {}", entry.name, entry.source);
+            Err(unmet(&refused, &error))
+        }
+    }
+}
+
+/// A component that does not answer as it says of itself.
+fn unmet(refused: &str, error: &GoldenError) -> Failure {
+    Failure::Usage {
+        message: format!("{refused}: {error}"),
+        hint: "build it again; `longshore policy test --record` writes what it answers".into(),
     }
 }
 

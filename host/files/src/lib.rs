@@ -5,7 +5,7 @@
 pub mod private;
 
 use std::fs::OpenOptions;
-use std::io::{Error, ErrorKind, Read as _, Result, Write};
+use std::io::{Error, ErrorKind, Read, Result, Write};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
@@ -42,8 +42,12 @@ pub fn read_text(file: &Path, most: u64) -> Result<String> {
 /// # Errors
 /// As [`read`]; a part may have been written by then.
 pub fn copy(file: &Path, most: u64, to: &mut impl Write) -> Result<()> {
-    let refused = |what: String| Err(Error::new(ErrorKind::InvalidInput, what));
-    let no_file = || refused("it is not a regular file".into());
+    let no_file = || {
+        Err(Error::new(
+            ErrorKind::InvalidInput,
+            "it is not a regular file",
+        ))
+    };
     // Asked before it is opened: to open a device may change something.
     if !std::fs::metadata(file)?.is_file() {
         return no_file();
@@ -58,33 +62,35 @@ pub fn copy(file: &Path, most: u64, to: &mut impl Write) -> Result<()> {
     if !is.is_file() {
         return no_file();
     }
-    let too_large = || refused(format!("it is larger than {most} bytes"));
     if is.len() > most {
-        return too_large();
+        return Err(too_large(most));
     }
     // It may grow while it is read.
-    match std::io::copy(&mut opened.take(most.saturating_add(1)), to)? {
-        read if read > most => too_large(),
-        _ => Ok(()),
-    }
+    copy_stream(opened, most, to)
 }
 
 /// All that comes from a pipe or a file, of at most `most` bytes.
 ///
 /// # Errors
 /// It cannot be read, or is larger.
-pub fn read_stream(source: impl std::io::Read, most: u64) -> Result<Vec<u8>> {
+pub fn read_stream(source: impl Read, most: u64) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    source
-        .take(most.saturating_add(1))
-        .read_to_end(&mut bytes)?;
-    match bytes.len() as u64 > most {
-        true => Err(Error::new(
-            ErrorKind::InvalidInput,
-            format!("it is larger than {most} bytes"),
-        )),
-        false => Ok(bytes),
+    copy_stream(source, most, &mut bytes)?;
+    Ok(bytes)
+}
+
+fn copy_stream(source: impl Read, most: u64, to: &mut impl Write) -> Result<()> {
+    match std::io::copy(&mut source.take(most.saturating_add(1)), to)? {
+        read if read > most => Err(too_large(most)),
+        _ => Ok(()),
     }
+}
+
+fn too_large(most: u64) -> Error {
+    Error::new(
+        ErrorKind::InvalidInput,
+        format!("it is larger than {most} bytes"),
+    )
 }
 
 #[cfg(test)]

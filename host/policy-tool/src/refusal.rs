@@ -147,7 +147,7 @@ pub fn reasons(module: &[u8], world: Option<&str>, answered: Option<&[u8]>) -> O
     let (_, bindgen) = metadata::decode(module).ok()?;
     let wanted = Wanted::of(&bindgen.resolve, bindgen.world, world);
     let names = Names::of(module)?;
-    // Another way to name them, that nobody generates by default.
+    // The ABI has a second scheme of names. No toolchain generates it by default.
     if names.exports.iter().any(|name| name.starts_with("cm32p2")) {
         return None;
     }

@@ -3,9 +3,9 @@
 /// The longest text of a guest that gets into an error.
 pub(crate) const MAX_ERROR_CHARS: usize = 500;
 
-/// The beginning of a guest's text, of at most `room` bytes, as one line without characters that
+/// The beginning of a text of a guest or a tenant, of at most `room` bytes, as one line without characters that
 /// steer a terminal or change how the text around them reads.
-pub(crate) fn cut(mut text: String, room: usize) -> String {
+pub fn cut(mut text: String, room: usize) -> String {
     if text.len() > room {
         let end = (0..=room)
             .rev()

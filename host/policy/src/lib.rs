@@ -69,7 +69,7 @@ pub use chain::{
 };
 pub use compiler::{COMPILE_CPU_SECONDS, CompileChild, Compiler, compile_child};
 pub use engine::{HostConfig, Limits, TICK};
-pub use guest_text::printable;
+pub use guest_text::{cut, printable};
 pub use imports::state::{Level, Message};
 pub use judged::{ConsolidationRequest, JudgeAnswer, JudgeRecord, Said};
 pub use last_answers::LastAnswers;

@@ -77,16 +77,21 @@ fn three_policies_are_the_sum_worked_out_by_hand_bit_for_bit() {
     assert_eq!(answered.as_deref(), Some("carbon, spot-placement, price"));
 }
 
-#[test]
-fn a_later_policy_neither_undoes_nor_sees_that_an_offering_is_discouraged() {
+/// A policy that excludes half of the offerings, which discourages them only.
+fn discouraging() -> LoadedPolicy {
     let terms = Terms {
         name: Some("rather-not".into()),
         exclusions: Exclusions::Discourage,
         ..Terms::everything()
     };
-    let half = HOST.load_on(&terms, &HOSTILE, Some("mode = 'exclude-half'"));
+    HOST.load_on(&terms, &HOSTILE, Some("mode = 'exclude-half'"))
+        .unwrap()
+}
+
+#[test]
+fn a_later_policy_neither_undoes_nor_sees_that_an_offering_is_discouraged() {
     let cheaper = || load("price", "[[discounts]]\npercent = 20");
-    let policies = chain(vec![half.unwrap(), cheaper()]);
+    let policies = chain(vec![discouraging(), cheaper()]);
     let found = costs(&policies);
     let alone = costs(&chain(vec![cheaper()]));
     assert!((found[0] - (alone[0] + DISCOURAGED)).abs() < 1e-9);
@@ -104,18 +109,12 @@ fn a_later_policy_neither_undoes_nor_sees_that_an_offering_is_discouraged() {
 
 #[test]
 fn what_is_prepaid_of_a_discouraged_offering_is_no_less_discouraged() {
-    let terms = Terms {
-        name: Some("rather-not".into()),
-        exclusions: Exclusions::Discourage,
-        ..Terms::everything()
-    };
-    let half = || HOST.load_on(&terms, &HOSTILE, Some("mode = 'exclude-half'"));
     let settings = "[[commitments]]\nname = 'paid'\nunit = 'instances'\nremaining = 50\n\
                     offerings = { instance-type = 'm7g.*' }\n";
     let prepaid = || load("commitments", settings);
     for policies in [
-        vec![half().unwrap(), prepaid()],
-        vec![prepaid(), half().unwrap()],
+        vec![discouraging(), prepaid()],
+        vec![prepaid(), discouraging()],
     ] {
         let policies = chain(policies);
         let scores = policies.score(&WORLD.catalogue, &WORLD.names, WORLD.pool);

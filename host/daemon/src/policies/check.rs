@@ -107,13 +107,7 @@ fn golden(host: &Host, path: &Path, bytes: &[u8]) -> Result<String, Failure> {
         Ok(Golden::Met(count)) => format!("{count} met"),
         Ok(Golden::Missing) => "none: `longshore policy test --record` writes them".to_owned(),
         Ok(Golden::NotAsked) => return Ok(String::new()),
-        Err(error) => {
-            return Err(Failure::Usage {
-                message: format!("{name} would be refused: {error}"),
-                hint: "build it again; `longshore policy test --record` writes what it answers"
-                    .into(),
-            });
-        }
+        Err(error) => return Err(super::unmet(&format!("{name} would be refused"), &error)),
     };
     Ok(format!("{:<12} {said}\n", "vectors"))
 }

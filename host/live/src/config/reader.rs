@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use longshore_core::model::Settings;
-use longshore_policy::printable;
+use longshore_policy::{cut, printable};
 use serde_json::Value;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -73,8 +73,8 @@ impl Faults<'_> {
             file: self.file.into(),
             line,
             column,
-            message: shown(&message),
-            hint: shown(&hint),
+            message: cut(message, MAX_MESSAGE_BYTES),
+            hint: cut(hint, MAX_MESSAGE_BYTES),
         };
         self.found.borrow_mut().push((at.start, fault));
     }
@@ -109,17 +109,8 @@ pub fn wrong_name(name: &str) -> Option<String> {
     ))
 }
 
-/// The most characters of a message.
-const MAX_MESSAGE_CHARS: usize = 1000;
-
-/// A message without what a terminal obeys.
-fn shown(message: &str) -> String {
-    let text = printable(message);
-    match text.char_indices().nth(MAX_MESSAGE_CHARS) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text,
-    }
-}
+/// The longest message or hint, in bytes.
+const MAX_MESSAGE_BYTES: usize = 1000;
 
 /// A file being read.
 pub struct Document<'t> {
