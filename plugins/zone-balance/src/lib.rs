@@ -85,11 +85,6 @@ impl Machines {
             rows,
         }
     }
-
-    /// The name of an offering's zone.
-    fn zone(&self, row: usize) -> &str {
-        &self.zone_names[self.zones[row] as usize]
-    }
 }
 
 impl Scorer for ZoneBalance {
@@ -112,21 +107,27 @@ impl Scorer for ZoneBalance {
 
     fn score(&mut self) -> Result<Vec<f64>, String> {
         let machines = self.machines.get(Machines::pull);
-        let traffic = self.settings.traffic(&machines.zone_names);
-        let costs = chain::costs().into_iter().enumerate();
-        self.costs = costs
-            .map(|(row, cost)| cost + machines.vcpus[row] * traffic[machines.zones[row] as usize])
-            .collect();
-        let ahead = self.settings.ahead(&machines.zone_names);
-        let rows = self.costs.iter().enumerate();
-        let beyond = rows.map(|(row, cost)| {
-            let step = match machines.zone(row) {
+        let names = &machines.zone_names;
+        let traffic = self.settings.traffic(names);
+        // What the step beyond the last costs for a vCPU of each zone.
+        let ahead = names.iter().zip(self.settings.ahead(names));
+        let beyond: Vec<f64> = ahead
+            .map(|(name, ahead)| match &**name {
                 "" => 0.0,
-                _ => ahead[machines.zones[row] as usize].floor() + f64::from(STEPS),
-            };
-            cost + machines.vcpus[row] * self.settings.usd_per_vcpu * step
-        });
-        Ok(beyond.collect())
+                _ => self.settings.usd_per_vcpu * (ahead.floor() + f64::from(STEPS)),
+            })
+            .collect();
+        self.costs = chain::costs();
+        let rows = machines.zones.iter().zip(&machines.vcpus);
+        let answer = self
+            .costs
+            .iter_mut()
+            .zip(rows)
+            .map(|(cost, (&zone, vcpus))| {
+                *cost += vcpus * traffic[zone as usize];
+                *cost + vcpus * beyond[zone as usize]
+            });
+        Ok(answer.collect())
     }
 }
 
@@ -145,24 +146,23 @@ impl Commitments for ZoneBalance {
             let first = ahead[zone].floor();
             // Some of the first step is taken already.
             let mut left = self.settings.step * (first + 1.0 - ahead[zone]);
-            let all = machines.rows[zone].iter().copied();
-            let rows: Vec<u32> = all
-                .filter(|&row| self.costs[row as usize].is_finite())
-                .collect();
-            let vcpus = |row: &u32| machines.vcpus[*row as usize];
+            let of = |row: u32| (self.costs[row as usize], machines.vcpus[row as usize]);
+            let mut rows = machines.rows[zone].clone();
+            rows.retain(|&row| of(row).0.is_finite());
+            let (costs, vcpus): (Vec<f64>, Vec<f64>) = rows.iter().map(|&row| of(row)).unzip();
             // What is larger than a step takes a whole one.
-            let amounts = rows.iter().map(|row| vcpus(row).min(self.settings.step));
+            let amounts = vcpus.iter().map(|vcpus| vcpus.min(self.settings.step));
             let amounts: Vec<f64> = amounts.collect();
             for step in 0..STEPS {
                 let step = first + f64::from(step);
-                let more = |row| vcpus(row) * self.settings.usd_per_vcpu * step;
-                let costs = rows.iter().map(|row| self.costs[*row as usize] + more(row));
+                let usd = self.settings.usd_per_vcpu * step;
+                let all = costs.iter().zip(&vcpus);
                 pools.push(Pool {
                     name: format!("{name}, step {step}"),
                     remaining: left,
                     offerings: rows.clone(),
                     amounts: amounts.clone(),
-                    costs: costs.collect(),
+                    costs: all.map(|(cost, vcpus)| cost + vcpus * usd).collect(),
                 });
                 left = self.settings.step;
             }
