@@ -32,7 +32,7 @@ use tokio::task::JoinSet;
 use interceptor::Interceptor;
 pub use interceptor::Watches;
 use judges::Judges;
-use longshore_simcluster::faults::Faults;
+use longshore_simcluster::faults::RequestFaults;
 use longshore_simcluster::server::{Moment, RequestInfo, Verdict};
 use longshore_simcluster::world::World;
 pub use points::{Kill, Point, Strike, When};
@@ -120,7 +120,7 @@ impl Harness {
     }
 
     /// Sets the faults between daemon and server from now on.
-    pub fn set_faults(&self, faults: Faults) {
+    pub fn set_faults(&self, faults: RequestFaults) {
         self.interceptor.set_faults(faults);
     }
 

@@ -25,7 +25,7 @@ use serde_json::Value;
 pub use acts::ScenarioEvent;
 pub use curve::Curve;
 use longshore_simcluster::cloud;
-use longshore_simcluster::faults::Faults;
+use longshore_simcluster::faults::RequestFaults;
 pub use policy::Policy;
 
 /// The version of the format that is read.
@@ -108,8 +108,8 @@ pub struct Window {
     /// Until then.
     pub to: Duration,
     /// On the way to the API server.
-    pub server: Faults,
-    pub cloud: cloud::Faults,
+    pub server: RequestFaults,
+    pub cloud: cloud::LaunchFaults,
 }
 
 impl Scenario {

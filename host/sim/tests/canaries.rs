@@ -15,7 +15,7 @@ use longshore_live::config;
 use longshore_live::policies::{PolicyReloader, Setup as Policies, Shadows, Watcher};
 use longshore_live::process::mutants;
 use longshore_sim::harness::{Harness, ProcessInputs, Setup};
-use longshore_simcluster::cloud::Faults;
+use longshore_simcluster::cloud::LaunchFaults;
 use longshore_simcluster::fields;
 use longshore_simcluster::server::resources;
 use longshore_simcluster::world::{World, paused};
@@ -134,9 +134,9 @@ const VERSIONS: [Version; 13] = [
         decides: true,
         alone: true,
         cloud: |world| {
-            world.cloud.set_faults(Faults {
+            world.cloud.set_faults(LaunchFaults {
                 never_register_offerings: offerings_of_family(world),
-                ..Faults::default()
+                ..LaunchFaults::default()
             });
         },
         ..SCORER
@@ -171,9 +171,9 @@ const VERSIONS: [Version; 13] = [
         why: Some("first-node"),
         decides: true,
         cloud: |world| {
-            world.cloud.set_faults(Faults {
+            world.cloud.set_faults(LaunchFaults {
                 broken_boots: Some((BOOTS.to_owned(), "cost@".to_owned())),
-                ..Faults::default()
+                ..LaunchFaults::default()
             });
         },
         ..BOOTSTRAP

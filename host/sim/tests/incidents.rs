@@ -11,7 +11,7 @@ use longshore_sim::harness::generated::types;
 use longshore_sim::harness::{Harness, Setup, Subject};
 use longshore_sim::scenario::policy::{Policy, PolicySlot};
 use longshore_simcluster::cloud;
-use longshore_simcluster::faults::Faults;
+use longshore_simcluster::faults::RequestFaults;
 use longshore_simcluster::fields::{self, name};
 use longshore_simcluster::server::resources::{NODE, NODE_CLAIM, NODE_POOL};
 use longshore_simcluster::world::{Options, paused};
@@ -417,9 +417,9 @@ fn a_signal_whose_data_is_three_days_old() {
 #[test]
 fn creating_nodeclaims_is_forbidden() {
     let setup = Setup {
-        faults: Faults {
+        faults: RequestFaults {
             refused_claims: 1.0,
-            ..Faults::default()
+            ..RequestFaults::default()
         },
         ..setup()
     };
@@ -439,9 +439,9 @@ fn creating_nodeclaims_is_forbidden() {
 #[test]
 fn the_definition_of_nodepools_is_gone() {
     staged(setup(), &usual_pool(), async |night| {
-        night.0.set_faults(Faults {
+        night.0.set_faults(RequestFaults {
             undefined: Some(NODE_POOL),
-            ..Faults::default()
+            ..RequestFaults::default()
         });
         night.0.world.server.drop_watches();
         night.apply(&deployment("web", 3, "1", ""), 3).await;
@@ -496,9 +496,9 @@ fn the_leader_is_cut_off_from_the_api_server() {
         night
             .status()
             .says(&["daemon    leads; the API server answered "]);
-        night.0.set_faults(Faults {
+        night.0.set_faults(RequestFaults {
             lost_request: 1.0,
-            ..Faults::default()
+            ..RequestFaults::default()
         });
         night.0.stall_watches(Duration::from_secs(600));
         night.0.world.run_for(Duration::from_secs(30)).await;
@@ -519,9 +519,9 @@ fn an_image_that_never_joins() {
         setup(),
         &(usual_pool() + &one_per_node("base", 1)),
         async |night| {
-            night.0.world.cloud.set_faults(cloud::Faults {
+            night.0.world.cloud.set_faults(cloud::LaunchFaults {
                 never_register: 1.0,
-                ..cloud::Faults::default()
+                ..cloud::LaunchFaults::default()
             });
             night.apply(&deployment("web", 3, "1", ""), 8).await;
             night.status().says(&[
@@ -602,9 +602,9 @@ fn a_drain_that_a_pod_disruption_budget_holds() {
 #[test]
 fn launches_are_not_authorized() {
     staged(setup(), &usual_pool(), async |night| {
-        night.0.world.cloud.set_faults(cloud::Faults {
+        night.0.world.cloud.set_faults(cloud::LaunchFaults {
             unauthorized: 1.0,
-            ..cloud::Faults::default()
+            ..cloud::LaunchFaults::default()
         });
         night.apply(&deployment("web", 3, "1", ""), 4).await;
         night.status().says(&[

@@ -10,7 +10,7 @@ use std::time::Duration;
 use longshore_live::policies::PolicyReloader;
 use longshore_sim::harness::generated::types;
 use longshore_sim::harness::{Harness, Kill, Point, Setup, When, reloader};
-use longshore_simcluster::cloud::Faults;
+use longshore_simcluster::cloud::LaunchFaults;
 use longshore_simcluster::fields;
 use longshore_simcluster::server::resources;
 use longshore_simcluster::world::{Options, World, paused};
@@ -65,10 +65,10 @@ fn play(scene: Scene, kill: Option<Kill>, reloader: PolicyReloader) -> End {
         ..Options::default()
     };
     if scene == Scene::FailedLaunch {
-        setup.world.cloud.faults = Faults {
+        setup.world.cloud.faults = LaunchFaults {
             fail: 0.5,
             lost: 0.4,
-            ..Faults::default()
+            ..LaunchFaults::default()
         };
     }
     let ended = paused(async {

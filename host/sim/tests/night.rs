@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use longshore_live::process::mutants;
 use longshore_sim::harness::{Harness, RepairMode, Setup};
-use longshore_simcluster::faults::Faults;
+use longshore_simcluster::faults::RequestFaults;
 use longshore_simcluster::fields::{self, name};
 use longshore_simcluster::server::Subresource;
 use longshore_simcluster::server::resources::{self, EVENT, NODE, NODE_CLAIM, NODE_POOL, POD};
@@ -402,23 +402,23 @@ async fn refused_creates() -> Vec<String> {
     scene.apply(&pods("web", "web", 6, "200m", true));
     scene.run(600).await;
     let start = scene.launched();
-    scene.harness.set_faults(Faults {
+    scene.harness.set_faults(RequestFaults {
         refused_claims: 1.0,
-        ..Faults::default()
+        ..RequestFaults::default()
     });
     scene.apply(&pools("2"));
     scene.run(24 * 3600).await;
     let bought = scene.launched() - start;
     scene.expect(bought == 0, || format!("{bought} nodes were bought"));
     let requests = scene.harness.world.server.requests().total;
-    scene.harness.set_faults(Faults {
+    scene.harness.set_faults(RequestFaults {
         refused_claims: 0.5,
-        ..Faults::default()
+        ..RequestFaults::default()
     });
     scene.run(24 * 3600).await;
     let more = scene.harness.world.server.requests().total - requests;
     scene.expect(more < 60_000, || format!("{more} requests in a day"));
-    scene.harness.set_faults(Faults::default());
+    scene.harness.set_faults(RequestFaults::default());
     scene.run(3 * 3600).await;
     let left = scene.drifted("web");
     scene.expect(left == 0, || format!("{left} nodes are still drifted"));
@@ -530,9 +530,9 @@ async fn heartbeats() -> Vec<String> {
     scene.run(900).await;
     let start = scene.launched();
     scene.expect(start == 50, || format!("{start} nodes at the start"));
-    scene.harness.set_faults(Faults {
+    scene.harness.set_faults(RequestFaults {
         writes_take: Duration::from_millis(100),
-        ..Faults::default()
+        ..RequestFaults::default()
     });
     scene.apply(&pools("c-2x-amd64-linux, c-64x-amd64-linux"));
     let mut beat = 0;
@@ -662,9 +662,9 @@ async fn limit() -> Vec<String> {
     scene.apply(&pools("c-8x-amd64-linux"));
     scene.apply(&pods("web", "web", 3, "1500m", true));
     scene.run(900).await;
-    scene.harness.set_faults(Faults {
+    scene.harness.set_faults(RequestFaults {
         writes_take: Duration::from_secs(3),
-        ..Faults::default()
+        ..RequestFaults::default()
     });
     scene.apply(&pools("c-8x-amd64-linux, c-2x-amd64-linux"));
     let marked = |scene: &Scene| {
@@ -682,7 +682,7 @@ async fn limit() -> Vec<String> {
     scene.expect(marked(&scene), || "no command has begun".into());
     scene.harness.world.scale("Deployment", "default", "web", 4);
     scene.run(600).await;
-    scene.harness.set_faults(Faults::default());
+    scene.harness.set_faults(RequestFaults::default());
     scene.run(3600).await;
     let ready = scene.harness.world.ready_pods();
     scene.expect(ready == 4, || format!("{ready} pods run"));
@@ -802,7 +802,7 @@ async fn static_unjoined() -> Vec<String> {
         format!("{launched} nodes were bought that never joined")
     });
     let cloud = &scene.harness.world.cloud;
-    cloud.set_faults(longshore_simcluster::cloud::Faults::default());
+    cloud.set_faults(longshore_simcluster::cloud::LaunchFaults::default());
     scene.run(3600 + 20 * 60).await;
     let claims = scene.claims("web");
     let ready = |claim: &&Arc<Value>| fields::condition(claim, "Initialized") == "True";

@@ -76,7 +76,7 @@ impl Default for Latencies {
 
 /// What goes wrong, as shares (0 to 1) of launches.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Faults {
+pub struct LaunchFaults {
     /// The call fails and nothing was made.
     pub fail: f64,
     /// The call is not allowed, and nothing was made.
@@ -98,7 +98,7 @@ pub struct Faults {
     pub broken_boots: Option<(String, String)>,
 }
 
-impl Faults {
+impl LaunchFaults {
     /// Whether the node of a machine never appears, for where it is or what it boots with.
     fn is_lost(&self, market: &Market, machine: &SimInstance) -> bool {
         let mut lost = self.never_register_offerings.iter();
@@ -117,7 +117,7 @@ pub struct Options {
     /// How long things take.
     pub latencies: Latencies,
     /// What goes wrong.
-    pub faults: Faults,
+    pub faults: LaunchFaults,
     /// Prices, interruptions, storms.
     pub disturbances: Disturbances,
     /// How many instances of each offering there can be at once; nothing for any number.
@@ -492,7 +492,7 @@ impl Cloud {
     }
 
     /// Sets the faults from now on.
-    pub fn set_faults(&self, faults: Faults) {
+    pub fn set_faults(&self, faults: LaunchFaults) {
         if let Some(elsewhere) = &self.0.elsewhere {
             return elsewhere.set_faults(faults);
         }

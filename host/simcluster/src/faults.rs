@@ -2,8 +2,13 @@
 //! single requests.
 //!
 //! Which request fails depends on the seed and the number of the request only. Faults of the cloud
-//! are in [`cloud::Faults`](crate::cloud::Faults); faults of whole watches are the server's
+//! are in [`cloud::LaunchFaults`](crate::cloud::LaunchFaults); faults of whole watches are the server's
 //! ([`Server::drop_watches`](crate::server::Server::drop_watches) and its neighbours).
+//!
+//! A new share is a field here and a step of [`RequestFaults::fate`]. Stories draw it in `faults_of`
+//! of `sim/src/harness/generated`, scenarios read it in `sim/src/scenario/read/cloud.rs`. Both end
+//! with it: one lot is drawn for a request and each share takes its part in turn, so a share in the
+//! middle changes what every recorded seed does.
 
 use std::time::Duration;
 
@@ -13,7 +18,7 @@ use crate::server::{RequestInfo, Verdict};
 
 /// Shares (0 to 1) of requests. By default nothing goes wrong.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Faults {
+pub struct RequestFaults {
     /// Writes that lose to a concurrent one: 409. A list that falls into this share is stale
     /// instead.
     pub conflict: f64,
@@ -26,7 +31,7 @@ pub struct Faults {
     /// No answer, all done.
     pub lost_answer: f64,
     /// It arrives up to [`MAX_REQUEST_DELAY`] later.
-    pub late: f64,
+    pub late_request: f64,
     /// Lists of an older state, of those that may be.
     pub stale: f64,
     /// The process is killed with the request, before or after it is carried out.
@@ -74,20 +79,20 @@ pub fn writes(asked: &RequestInfo) -> bool {
     )
 }
 
-impl Faults {
+impl RequestFaults {
     /// Everything, a little of it: about one request of `1 / share` fails in one way or another.
     pub fn all(share: f64) -> Self {
-        Faults {
+        RequestFaults {
             conflict: share,
             busy: share,
             failing: share,
             lost_request: share / 4.0,
             lost_answer: share / 4.0,
-            late: share,
+            late_request: share,
             stale: share,
             kill: 0.0,
             calls: share,
-            ..Faults::default()
+            ..RequestFaults::default()
         }
     }
 
@@ -134,7 +139,7 @@ impl Faults {
             FaultAction::Verdict(Verdict::TimeOutBefore)
         } else if falls(self.lost_answer) {
             FaultAction::Verdict(Verdict::TimeOutAfter)
-        } else if falls(self.late) {
+        } else if falls(self.late_request) {
             FaultAction::Verdict(Verdict::Delay(MAX_REQUEST_DELAY.mul_f64(second)))
         } else if falls(self.kill) {
             FaultAction::Kill {
@@ -199,7 +204,7 @@ mod tests {
 
     #[test]
     fn each_fault_has_its_share_and_the_seed_decides() {
-        let faults = Faults::all(0.02);
+        let faults = RequestFaults::all(0.02);
         let count = |verb, what: &dyn Fn(&FaultAction) -> bool| {
             (0..10_000)
                 .filter(|n| what(&faults.fate(7, *n, &asked(verb))))
@@ -221,7 +226,7 @@ mod tests {
             faults.fate(7, 3, &asked("list")),
             faults.fate(7, 3, &asked("list"))
         );
-        let none = Faults::default();
+        let none = RequestFaults::default();
         assert!(
             (0..1000).all(|n| none.fate(7, n, &asked("list")) == FaultAction::Verdict(Verdict::Go))
         );

@@ -12,7 +12,7 @@ use super::points::{Kill, Point, Strike, When};
 use super::setup::Setup;
 use longshore_simcluster::clock::Clock;
 use longshore_simcluster::cloud::Cloud;
-use longshore_simcluster::faults::{FaultAction, Faults, MAX_LIST_AGE, unit, writes};
+use longshore_simcluster::faults::{FaultAction, MAX_LIST_AGE, RequestFaults, unit, writes};
 use longshore_simcluster::fields;
 use longshore_simcluster::keyed_rng::KeyedRng;
 use longshore_simcluster::log::{Log, clock_text};
@@ -82,7 +82,7 @@ struct Inner {
     /// Live processes, and wakers for their ends.
     alive: BTreeMap<String, Signals>,
     processes: u32,
-    faults: Faults,
+    faults: RequestFaults,
     kill: Option<Kill>,
     strike: Option<(usize, Strike)>,
     points: Vec<Point>,
@@ -263,7 +263,7 @@ impl Interceptor {
             .map(|(client, until)| (client, until - Duration::from_secs(60)));
     }
 
-    pub fn set_faults(&self, faults: Faults) {
+    pub fn set_faults(&self, faults: RequestFaults) {
         self.inner().faults = faults;
     }
 

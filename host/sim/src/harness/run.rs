@@ -12,7 +12,7 @@ use super::generated::{GeneratedScenario, HOUR, ScenarioEvent};
 use super::setup::Setup;
 use super::{Harness, foreign};
 use longshore_simcluster::cloud;
-use longshore_simcluster::faults::Faults;
+use longshore_simcluster::faults::RequestFaults;
 use longshore_simcluster::world::paused;
 
 /// Time for a cluster to converge after the last fault. A claim without a node is given up after 15
@@ -135,8 +135,8 @@ async fn run_now(
     world
         .run_for(HOUR.saturating_sub(world.clock.elapsed()))
         .await;
-    harness.set_faults(Faults::default());
-    world.cloud.set_faults(cloud::Faults::default());
+    harness.set_faults(RequestFaults::default());
+    world.cloud.set_faults(cloud::LaunchFaults::default());
     world.cloud.set_disturbances(cloud::Disturbances::default());
     world.make_well();
     world

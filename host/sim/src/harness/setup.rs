@@ -11,7 +11,7 @@ use longshore_live::policies::{PolicyReloader, Setup as Policies};
 #[cfg(feature = "aws")]
 use super::aws::account::Account;
 use super::points::{Kill, Strike};
-use longshore_simcluster::faults::Faults;
+use longshore_simcluster::faults::RequestFaults;
 use longshore_simcluster::world;
 
 /// How a daemon runs in a world.
@@ -29,7 +29,7 @@ pub struct Setup {
     /// How long it takes until a process that was killed has a successor.
     pub restart: Duration,
     /// What goes wrong on the way to the server, from the beginning.
-    pub faults: Faults,
+    pub faults: RequestFaults,
     /// One process is killed there.
     pub kill: Option<Kill>,
     /// The call of the cloud's API of this number, among writes and calls, is struck.
@@ -105,7 +105,7 @@ impl Setup {
             elects: false,
             window: (Duration::from_secs(1), Duration::from_secs(10)),
             restart: Duration::from_secs(5),
-            faults: Faults::default(),
+            faults: RequestFaults::default(),
             kill: None,
             strike: None,
             #[cfg(feature = "aws")]

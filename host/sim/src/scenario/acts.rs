@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{Policy, Scenario, Window};
 use longshore_simcluster::cloud;
-use longshore_simcluster::faults::Faults;
+use longshore_simcluster::faults::RequestFaults;
 use longshore_simcluster::keyed_rng::KeyedRng;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -64,7 +64,7 @@ pub enum ScenarioEvent {
         times: f64,
     },
     /// Other things go wrong from now on.
-    Faults(Box<(Faults, cloud::Faults)>),
+    Faults(Box<(RequestFaults, cloud::LaunchFaults)>),
 }
 
 impl fmt::Display for ScenarioEvent {
@@ -204,21 +204,24 @@ impl Scenario {
 
 impl Window {
     /// Shares of a window on top of others: the larger one holds.
-    fn over((server, cloud): (Faults, cloud::Faults), window: &Window) -> (Faults, cloud::Faults) {
+    fn over(
+        (server, cloud): (RequestFaults, cloud::LaunchFaults),
+        window: &Window,
+    ) -> (RequestFaults, cloud::LaunchFaults) {
         let (s, c) = (&window.server, &window.cloud);
-        let server = Faults {
+        let server = RequestFaults {
             conflict: server.conflict.max(s.conflict),
             busy: server.busy.max(s.busy),
             failing: server.failing.max(s.failing),
             lost_request: server.lost_request.max(s.lost_request),
             lost_answer: server.lost_answer.max(s.lost_answer),
-            late: server.late.max(s.late),
+            late_request: server.late_request.max(s.late_request),
             stale: server.stale.max(s.stale),
             kill: server.kill.max(s.kill),
             calls: server.calls.max(s.calls),
             ..server
         };
-        let cloud = cloud::Faults {
+        let cloud = cloud::LaunchFaults {
             fail: cloud.fail.max(c.fail),
             slow: cloud.slow.max(c.slow),
             lost: cloud.lost.max(c.lost),

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use super::{CloudEvent, Disturbances, Faults, Ledger, Running, Stats};
+use super::{CloudEvent, Disturbances, LaunchFaults, Ledger, Running, Stats};
 use crate::clock::Clock;
 use crate::log::Log;
 use crate::server::Server;
@@ -34,7 +34,7 @@ pub trait Elsewhere: Send + Sync {
     fn kill(&self, provider_id: &str) -> bool;
     fn capacity_outage(&self, pattern: &str, length: Duration);
     fn shift_prices(&self, pattern: &str, factor: f64);
-    fn set_faults(&self, faults: Faults);
+    fn set_faults(&self, faults: LaunchFaults);
     fn set_disturbances(&self, disturbances: Disturbances);
     /// A fault of this cloud alone, in its own words.
     fn trouble(&self, what: &str);

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use expect_test::expect;
 use longshore_cloud::{CloudError, CloudProvider, Launch, Operator, Requirement};
-use longshore_simcluster::cloud::{Disturbances, Faults};
+use longshore_simcluster::cloud::{Disturbances, LaunchFaults};
 use longshore_simcluster::server::resources;
 use longshore_simcluster::world::{Options, World};
 
@@ -50,7 +50,7 @@ pub fn register(world: &World) {
     }
 }
 
-fn faults(faults: Faults) -> Options {
+fn faults(faults: LaunchFaults) -> Options {
     let mut options = Options::default();
     options.cloud.faults = faults;
     options
@@ -131,16 +131,16 @@ fn asking_twice_makes_one_instance_even_if_the_first_caller_is_gone() {
 #[test]
 fn an_answer_that_is_lost_leaves_an_instance_that_the_next_call_finds() {
     story_with(
-        faults(Faults {
+        faults(LaunchFaults {
             lost: 1.0,
-            ..Faults::default()
+            ..LaunchFaults::default()
         }),
         async |world| {
             let claim = launch(1, "spot");
             let first = world.cloud.create(&claim).await;
             assert!(matches!(first, Err(CloudError::Other(_))), "{first:?}");
             assert_eq!(world.cloud.list().await.expect("it answers").len(), 1);
-            world.cloud.set_faults(Faults::default());
+            world.cloud.set_faults(LaunchFaults::default());
             let again = world.cloud.create(&claim).await.expect("it is there");
             assert_eq!(
                 world.cloud.list().await.expect("it answers"),
@@ -154,12 +154,12 @@ fn an_answer_that_is_lost_leaves_an_instance_that_the_next_call_finds() {
 
 #[test]
 fn launches_fail_and_nodes_stay_away_as_often_as_was_asked_for() {
-    let quarter = Faults {
+    let quarter = LaunchFaults {
         fail: 0.25,
         never_register: 0.25,
         never_ready: 0.25,
         slow: 0.25,
-        ..Faults::default()
+        ..LaunchFaults::default()
     };
     story_with(faults(quarter), async |world| {
         for number in 0..100 {

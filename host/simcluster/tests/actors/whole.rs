@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use longshore_cloud::CloudProvider;
-use longshore_simcluster::cloud::{Disturbances, Faults};
+use longshore_simcluster::cloud::{Disturbances, LaunchFaults};
 use longshore_simcluster::keyed_rng::KeyedRng;
 use longshore_simcluster::world::{Options, World, paused};
 
@@ -60,13 +60,13 @@ fn the_same_seed_gives_the_same_bytes_and_another_seed_others() {
     let run = |seed| {
         paused(async {
             let mut options = Options::default();
-            options.cloud.faults = Faults {
+            options.cloud.faults = LaunchFaults {
                 fail: 0.1,
                 lost: 0.1,
                 never_ready: 0.1,
                 slow: 0.1,
                 never_register: 0.1,
-                ..Faults::default()
+                ..LaunchFaults::default()
             };
             options.cloud.disturbances = Disturbances {
                 prices_every: Duration::from_secs(300),

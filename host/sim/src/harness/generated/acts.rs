@@ -6,13 +6,13 @@ use super::event::ScenarioEvent;
 use super::pods::Workloads;
 use super::rng::Rng;
 use super::scenario::HOUR;
-use longshore_simcluster::faults::Faults;
+use longshore_simcluster::faults::RequestFaults;
 
 /// The acts of a scenario, by time. The last of them is before the hour is over.
 pub(super) fn acts(
     rng: &mut Rng,
     workloads: &Workloads,
-    faults: &Faults,
+    faults: &RequestFaults,
     replicas: u32,
 ) -> Vec<(Duration, ScenarioEvent)> {
     let mut acts = vec![(

@@ -19,7 +19,7 @@ use super::{acts, pools};
 use crate::harness::interceptor::Watches;
 use crate::harness::setup::Jump;
 use longshore_simcluster::cloud;
-use longshore_simcluster::faults::Faults;
+use longshore_simcluster::faults::RequestFaults;
 use longshore_simcluster::object::Resource;
 use longshore_simcluster::server::resources::{self, NODE, NODE_CLAIM, POD};
 use longshore_simcluster::world;
@@ -134,21 +134,21 @@ fn cloud_of(rng: &mut Rng, cloud: &mut cloud::Options) {
     disturbances.capacity_outages = rng.share(0.3, 6.0);
 }
 
-fn faults_of(rng: &mut Rng) -> Faults {
-    Faults {
+fn faults_of(rng: &mut Rng) -> RequestFaults {
+    RequestFaults {
         conflict: rng.share(0.5, 0.05),
         busy: rng.share(0.5, 0.05),
         failing: rng.share(0.4, 0.03),
         lost_request: rng.share(0.4, 0.01),
         lost_answer: rng.share(0.5, 0.02),
-        late: rng.share(0.5, 0.05),
+        late_request: rng.share(0.5, 0.05),
         stale: rng.share(0.4, 0.1),
         kill: rng.share(0.3, 0.003),
         calls: rng.share(0.4, 0.1),
         unavailable: rng.share(0.5, 0.05),
         gateway: rng.share(0.5, 0.03),
         done_and_failed: rng.share(0.6, 0.05),
-        ..Faults::default()
+        ..RequestFaults::default()
     }
 }
 

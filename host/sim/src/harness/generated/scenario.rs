@@ -8,7 +8,7 @@ use super::event::ScenarioEvent;
 #[cfg(feature = "aws")]
 use crate::harness::aws::account::Options;
 use crate::harness::setup::Jump;
-use longshore_simcluster::faults::Faults;
+use longshore_simcluster::faults::RequestFaults;
 use longshore_simcluster::world;
 
 /// Length of a generated scenario.
@@ -28,7 +28,7 @@ pub struct GeneratedScenario {
     /// Whether the daemon disrupts nodes.
     pub disrupts: bool,
     /// Faults on the way to the server while it runs.
-    pub faults: Faults,
+    pub faults: RequestFaults,
     /// What is there at the beginning.
     pub base: String,
     /// What happens, by time.

@@ -11,7 +11,7 @@ use super::rng::Rng;
 use super::scenario::GeneratedScenario;
 use super::{acts, pods, pools};
 use longshore_simcluster::cloud;
-use longshore_simcluster::faults::Faults;
+use longshore_simcluster::faults::RequestFaults;
 use longshore_simcluster::world;
 
 impl GeneratedScenario {
@@ -80,17 +80,17 @@ fn cloud_of(rng: &mut Rng, cloud: &mut cloud::Options) {
 }
 
 /// Each fault of requests occurs in some scenarios only.
-pub(super) fn faults_of(rng: &mut Rng) -> Faults {
-    Faults {
+pub(super) fn faults_of(rng: &mut Rng) -> RequestFaults {
+    RequestFaults {
         conflict: rng.share(0.5, 0.05),
         busy: rng.share(0.5, 0.05),
         failing: rng.share(0.5, 0.05),
         lost_request: rng.share(0.4, 0.01),
         lost_answer: rng.share(0.5, 0.02),
-        late: rng.share(0.5, 0.05),
+        late_request: rng.share(0.5, 0.05),
         stale: rng.share(0.4, 0.1),
         kill: rng.share(0.4, 0.004),
         calls: rng.share(0.4, 0.1),
-        ..Faults::default()
+        ..RequestFaults::default()
     }
 }

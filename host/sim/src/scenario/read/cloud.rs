@@ -9,7 +9,7 @@ use super::known::ScenarioBasics;
 use super::values::{MAX_SCENARIO, moment, share};
 use crate::scenario::Window;
 use longshore_simcluster::cloud::{self, Disturbances, Latencies, Options};
-use longshore_simcluster::faults::Faults;
+use longshore_simcluster::faults::RequestFaults;
 
 /// The cloud, and the windows in which things go wrong.
 pub fn disturbances(root: &mut Table, known: &ScenarioBasics) -> (Options, Vec<Window>) {
@@ -125,31 +125,31 @@ fn window(mut table: Table, known: &ScenarioBasics) -> Window {
         table.fault_at("to", message, "leave it out for the whole scenario".into());
     }
     let mut of = |key: &str, of: &str| share(&mut table, key, of).unwrap_or(0.0);
-    let server = Faults {
+    let server = RequestFaults {
         conflict: of("conflict", "writes, which are answered with 409"),
         busy: of("busy", "requests, which are answered with 429"),
         failing: of("failing", "requests, which are answered with 500"),
         lost_request: of("lost-requests", "requests that do not arrive"),
         lost_answer: of("lost-answers", "requests whose answer does not arrive"),
-        late: of("late", "requests that arrive up to six seconds later"),
+        late_request: of("late", "requests that arrive up to six seconds later"),
         stale: of("stale", "lists that are up to three seconds old"),
         kill: of("kill", "requests with which the daemon dies"),
         calls: of("calls-fail", "calls of the cloud that are no launches"),
-        ..Faults::default()
+        ..RequestFaults::default()
     };
-    let cloud = cloud::Faults {
+    let cloud = cloud::LaunchFaults {
         fail: of("launches-fail", "launches"),
         slow: of("launches-slow", "launches, which take ten times as long"),
         lost: of("launch-answers-lost", "launches"),
         never_register: of("nodes-never-join", "instances"),
         never_ready: of("nodes-never-ready", "nodes"),
-        ..cloud::Faults::default()
+        ..cloud::LaunchFaults::default()
     };
     if known.on_ec2 {
         let hint = "launches of EC2 fail by `launches-fail` and `launch-answers-lost`";
         not_on_ec2(&mut table, &["calls-fail"], hint);
     }
-    if server == Faults::default()
+    if server == RequestFaults::default()
         && [
             cloud.fail,
             cloud.slow,

@@ -12,7 +12,7 @@ use super::{Account, Connected, Machine, Timers, id_of, paid};
 use longshore_simcluster::clock::Clock;
 use longshore_simcluster::cloud::elsewhere::Elsewhere;
 use longshore_simcluster::cloud::{
-    CloudEvent, Disturbances, Entry, Faults, Ledger, Running, Stats,
+    CloudEvent, Disturbances, Entry, LaunchFaults, Ledger, Running, Stats,
 };
 use longshore_simcluster::log::Log;
 use longshore_simcluster::server::Server;
@@ -204,7 +204,7 @@ impl Elsewhere for Account {
     }
 
     /// Launches: the same shares as of the simulated cloud, in terms of CreateFleet.
-    fn set_faults(&self, faults: Faults) {
+    fn set_faults(&self, faults: LaunchFaults) {
         self.clear_faults();
         let on = |share: f64| json!({"action": "CreateFleet", "probability": share});
         let (fail, lost, slow) = (on(faults.fail), on(faults.lost), on(faults.slow));
