@@ -24,7 +24,7 @@ use longshore_live::error::Failure;
 use longshore_live::policies::typed;
 use longshore_report::disruption::report::{Converged, Proposed, Step};
 use longshore_report::disruption::{Messages, explain, explain_going, text};
-use longshore_report::explained::{Explained, alike_text};
+use longshore_report::explained::{Explained, NoExplanation, alike_text};
 use longshore_report::messages::estimated_from;
 
 /// Rounds after which a cluster that still finds something is reported as unfinished.
@@ -42,8 +42,8 @@ pub fn explain_node(args: &ExplainArgs) -> Result<Explained, Failure> {
         rules: rules(&args.world)?,
         ..RoundOptions::default()
     };
-    let usage = |message: String| Failure::Usage {
-        message: message.trim().to_owned(),
+    let usage = |why: NoExplanation| Failure::Usage {
+        message: why.to_string().trim().to_owned(),
         hint: "nodes of the snapshot are listed by `longshore plan --disrupt -o json`".into(),
     };
     if let Some(going) = explain_going(&snapshot.world, &args.name).map_err(usage)? {

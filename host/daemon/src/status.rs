@@ -64,6 +64,7 @@ pub fn ask(at: &str, path: &str, alone: &str) -> Result<String, Failure> {
         404 if path.starts_with("/explain/") && !said.is_empty() => {
             Err(failure(said, "the daemon knows pods as NAMESPACE/NAME"))
         }
+        500 if path.starts_with("/explain/") => Err(failure(said, "the daemon's log says more")),
         404 => Err(failure(
             format!("{at} answers, and knows nothing of {path}"),
             &format!(

@@ -15,6 +15,25 @@ pub struct Explained {
     pub explanation: serde_json::Value,
 }
 
+/// Why there is no explanation.
+#[derive(Debug, thiserror::Error)]
+pub enum NoExplanation {
+    /// There is no such object, or there are several.
+    #[error("{0}")]
+    NotFound(String),
+    /// A defect of Longshore: the object may be there.
+    #[error("{0}")]
+    Defect(String),
+}
+
+impl From<serde_json::Error> for NoExplanation {
+    fn from(error: serde_json::Error) -> Self {
+        NoExplanation::Defect(format!(
+            "the explanation cannot be written as JSON: {error}"
+        ))
+    }
+}
+
 /// A sentence for each policy and cost of which no two offerings differ.
 pub fn alike(policies: &dyn Policies) -> Vec<String> {
     let mut pools: BTreeMap<(Arc<str>, String), Vec<AlikeCosts>> = BTreeMap::new();

@@ -70,7 +70,7 @@ fn explain_all(of: &str, snapshot: &Snapshot) -> (usize, usize) {
         let explained = match longshore_report::disruption::explain_going(world, name).unwrap() {
             Some(going) => going.text,
             None => longshore_report::disruption::explain(snapshot, &round, name, false)
-                .map_or_else(|why| why, |explained| explained.text),
+                .map_or_else(|why| why.to_string(), |explained| explained.text),
         };
         assert!(explained.contains(name), "{of}: {explained}");
     }

@@ -3,7 +3,7 @@
 use tokio::time::Instant;
 
 use super::{Controller, Done};
-use crate::act::guard::guarded_now;
+use crate::act::catch_panics::guarded_now;
 use crate::act::repair::Repairs;
 use crate::config::NewPods;
 use crate::decide;
@@ -11,6 +11,7 @@ use crate::decide::round;
 use crate::decide::round::RoundConfig;
 use crate::serve::explain_requests::Subject;
 use crate::serve::http::Query;
+use longshore_report::explained::NoExplanation;
 
 impl Controller {
     pub(super) fn plan(&mut self, now: Instant) {
@@ -82,7 +83,10 @@ impl Controller {
                     decide::disruption::explain(&how, &live, input, (node, repairs_off))
                 }
             });
-            let defect = || Err("explaining has panicked: a defect, please report it".to_owned());
+            let defect = || {
+                let why = "explaining has panicked: a defect of Longshore, please report it";
+                Err(NoExplanation::Defect(why.to_owned()))
+            };
             let _ = question.reply.send(explained.unwrap_or_else(defect));
             drop(question.turn);
         });

@@ -25,7 +25,7 @@ use crate::decide::deadline::Deadline;
 use longshore_journal::Looked;
 use longshore_journal::look::Look;
 use longshore_report::disruption;
-use longshore_report::explained::{Explained, alike_text};
+use longshore_report::explained::{Explained, NoExplanation, alike_text};
 
 use crate::observe::overlays::OverlaySet;
 use crate::observe::protection;
@@ -232,7 +232,7 @@ pub fn explain(
     live: &ActivePolicies,
     input: RoundInput,
     (node, repairs_off): (&str, bool),
-) -> Result<Explained, String> {
+) -> Result<Explained, NoExplanation> {
     let overlays = input.overlays();
     let world = input.world();
     if let Some(going) = disruption::explain_going(&world, node)? {

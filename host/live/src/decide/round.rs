@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use longshore_core::disrupt::methods::TerminateFirst;
 use longshore_core::model::{ClusterObjects, Settings};
 use longshore_core::plan::Plan;
-use longshore_core::planner;
+use longshore_core::planner::{self, Rejected};
 use longshore_core::snapshot::Snapshot;
 use longshore_core::stop::Stop;
 use tokio::runtime::Handle;
@@ -26,8 +26,8 @@ use crate::policies::{ActivePolicies, PolicyReloader};
 use crate::process::clock::Clock;
 use longshore_fail_points::fail_point;
 use longshore_journal::{Decided, Journal};
-use longshore_report::explained::Explained;
-use longshore_report::pod_explanation::{self, ExplainInput};
+use longshore_report::explained::{Explained, NoExplanation};
+use longshore_report::pod_explanation::{self, ExplainInput, NotExplained};
 
 pub struct RoundConfig {
     /// What can be bought.
@@ -134,14 +134,14 @@ pub fn explain(
     live: &ActivePolicies,
     input: RoundInput,
     pod: &str,
-) -> Result<Explained, String> {
+) -> Result<Explained, NoExplanation> {
     let overlays = input.overlays();
     let (snapshot, options, limit) = build_snapshot(how, live, input.world(), &overlays);
     let deadline = Deadline::after(limit);
     let is_over = || deadline.is_over();
     let stop = Stop::when(&is_over);
     let plan = planner::plan_until(&snapshot, live, options, stop)
-        .map_err(|rejected| format!("{:?}", rejected.violations))?;
+        .map_err(|rejected| rejected_by_check(&rejected))?;
     let case = ExplainInput {
         snapshot: &snapshot,
         policies: live,
@@ -149,7 +149,23 @@ pub fn explain(
         plan: &plan,
         stop,
     };
-    pod_explanation::explain(&case, pod).map_err(|why| why.to_string())
+    pod_explanation::explain(&case, pod).map_err(|why| match why {
+        NotExplained::Unwritable(error) => error.into(),
+        why => NoExplanation::NotFound(why.to_string()),
+    })
+}
+
+/// A plan that may not be carried out explains nothing.
+fn rejected_by_check(rejected: &Rejected) -> NoExplanation {
+    let broken: Vec<String> = rejected
+        .violations
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    NoExplanation::Defect(format!(
+        "check rejects the plan, a defect of Longshore, please report it: {}",
+        broken.join("; ")
+    ))
 }
 
 /// Plans with the current policies and records the result. A careful round does

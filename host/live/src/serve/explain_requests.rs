@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::Instant;
 
-use longshore_report::explained::Explained;
+use longshore_report::explained::{Explained, NoExplanation};
 
 /// What a question is about.
 pub enum Subject {
@@ -21,7 +21,7 @@ pub enum Subject {
 /// A question about a pod or a node.
 pub struct ExplainRequest {
     pub about: Subject,
-    pub reply: oneshot::Sender<Result<Explained, String>>,
+    pub reply: oneshot::Sender<Result<Explained, NoExplanation>>,
     /// Held until the answer is complete, even if the client has gone, so that only one runs at a
     /// time.
     pub turn: OwnedSemaphorePermit,
@@ -90,7 +90,10 @@ mod tests {
 
     use super::*;
 
-    fn question() -> (ExplainRequest, oneshot::Receiver<Result<Explained, String>>) {
+    fn question() -> (
+        ExplainRequest,
+        oneshot::Receiver<Result<Explained, NoExplanation>>,
+    ) {
         let turn = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
         let (reply, answer) = oneshot::channel();
         (

@@ -27,7 +27,7 @@ use crate::process::lock::lock;
 use crate::status::parts::Status;
 use crate::status::policies::PoliciesStatus;
 use listen::{Client, Limits};
-use longshore_report::explained::Explained;
+use longshore_report::explained::{Explained, NoExplanation};
 
 /// What the loop reports about itself.
 #[derive(Default)]
@@ -355,17 +355,24 @@ async fn explain_node(State(s): State<Shared>, Path(node): Path<String>) -> Answ
 
 async fn explain(s: Shared, about: Subject) -> Answer {
     let answer = s.questions.explain(about).await;
-    answer.map(axum::Json).map_err(|why| {
-        let said = format!("{why}\n");
-        match why {
-            NotExplained::Busy => {
-                let later = [(header::RETRY_AFTER, "1")];
-                (StatusCode::TOO_MANY_REQUESTS, later, said).into_response()
-            }
-            NotExplained::Unknown(why) => (StatusCode::NOT_FOUND, why).into_response(),
-            NotExplained::Late => (StatusCode::SERVICE_UNAVAILABLE, said).into_response(),
+    answer.map(axum::Json).map_err(not_explained)
+}
+
+fn not_explained(why: NotExplained) -> Response {
+    let said = format!("{why}\n");
+    match why {
+        NotExplained::Busy => {
+            let later = [(header::RETRY_AFTER, "1")];
+            (StatusCode::TOO_MANY_REQUESTS, later, said).into_response()
         }
-    })
+        NotExplained::No(NoExplanation::NotFound(why)) => {
+            (StatusCode::NOT_FOUND, why).into_response()
+        }
+        NotExplained::No(NoExplanation::Defect(_)) => {
+            (StatusCode::INTERNAL_SERVER_ERROR, said).into_response()
+        }
+        NotExplained::Late => (StatusCode::SERVICE_UNAVAILABLE, said).into_response(),
+    }
 }
 
 #[cfg(test)]
@@ -635,7 +642,10 @@ pub(crate) mod tests {
         let Some(Query::Explain(question)) = questions.recv().await else {
             panic!("a question")
         };
-        question.reply.send(Err("there is no pod".into())).ok();
+        question
+            .reply
+            .send(Err(NoExplanation::NotFound("there is no pod".into())))
+            .ok();
         assert_eq!(
             third.await.unwrap().unwrap_err().status(),
             StatusCode::NOT_FOUND
@@ -694,5 +704,15 @@ pub(crate) mod tests {
                 "{text}"
             );
         }
+    }
+
+    #[test]
+    fn only_an_object_that_is_not_there_is_called_not_found() {
+        let status = |why: NotExplained| not_explained(why).status().as_u16();
+        let no = |why: fn(String) -> NoExplanation| NotExplained::No(why("text".into()));
+        assert_eq!(status(no(NoExplanation::NotFound)), 404);
+        assert_eq!(status(no(NoExplanation::Defect)), 500);
+        assert_eq!(status(NotExplained::Busy), 429);
+        assert_eq!(status(NotExplained::Late), 503);
     }
 }

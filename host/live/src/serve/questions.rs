@@ -16,7 +16,7 @@ use crate::policies::{Notice, PolicyReloader};
 use crate::process::lock::lock;
 use crate::status;
 use crate::status::parts::Status;
-use longshore_report::explained::Explained;
+use longshore_report::explained::{Explained, NoExplanation};
 
 /// Longest wait for an explanation.
 const EXPLAIN_TIMEOUT: Duration = Duration::from_secs(30);
@@ -37,9 +37,9 @@ pub enum NotExplained {
     /// To be asked for again.
     #[error("another explanation is in progress; only one runs at a time; retry later")]
     Busy,
-    /// There is no such object, or there are several; in the daemon's words.
-    #[error("{0}")]
-    Unknown(String),
+    /// There is nothing to explain it with.
+    #[error(transparent)]
+    No(#[from] NoExplanation),
     /// To be asked for again.
     #[error(
         "no answer yet: not everything has been listed, or rounds go first; see `longshore status`"
@@ -105,7 +105,7 @@ impl Questions {
             answer.await.ok()
         };
         match timeout(EXPLAIN_TIMEOUT, asked).await {
-            Ok(Some(answer)) => answer.map_err(NotExplained::Unknown),
+            Ok(Some(answer)) => Ok(answer?),
             Ok(None) | Err(_) => Err(NotExplained::Late),
         }
     }

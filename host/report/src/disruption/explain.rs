@@ -9,7 +9,7 @@ use longshore_core::snapshot::Snapshot;
 use serde::Serialize;
 
 use super::report::{MethodVerdict, ProposalReport, Proposed};
-use crate::explained::Explained;
+use crate::explained::{Explained, NoExplanation};
 use crate::table::{Align, table};
 
 /// What becomes of a node.
@@ -33,7 +33,7 @@ pub fn explain(
     round: &Round,
     name: &str,
     repairs_off: bool,
-) -> Result<Explained, String> {
+) -> Result<Explained, NoExplanation> {
     let world = &*snapshot.world;
     let names = || {
         snapshot
@@ -44,12 +44,14 @@ pub fn explain(
     if !names().any(|known| known == name) {
         let is_there = |node: &NodeRecord| world.names.text(node.name) == name;
         if world.nodes.iter().any(is_there) {
-            return Err(format!("node {name} is being deleted or has not joined\n"));
+            let going = format!("node {name} is being deleted or has not joined\n");
+            return Err(NoExplanation::NotFound(going));
         }
         let likeness = |other: &&str| strsim::jaro_winkler(name, other);
         let like = names().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
         let hint = like.map_or_else(String::new, |like| format!(", did you mean {like}?"));
-        return Err(format!("there is no node {name}{hint}\n"));
+        let none = format!("there is no node {name}{hint}\n");
+        return Err(NoExplanation::NotFound(none));
     }
     let report = Proposed::new(snapshot, round, 0.0, 0.0);
     let has = |proposal: &ProposalReport| proposal.nodes.iter().any(|node| node == name);
@@ -68,7 +70,7 @@ pub fn explain(
     }
     Ok(Explained {
         text: text(&explanation),
-        explanation: serde_json::to_value(&explanation).map_err(|error| error.to_string())?,
+        explanation: serde_json::to_value(&explanation)?,
     })
 }
 

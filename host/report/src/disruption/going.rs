@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::command::{Command, DETAILS};
 use crate::count;
 use crate::decision::pod_name;
-use crate::explained::Explained;
+use crate::explained::{Explained, NoExplanation};
 use crate::messages::rfc3339;
 
 /// A node that is on its way out.
@@ -51,7 +51,10 @@ struct ReplacementUnderWay {
 ///
 /// # Errors
 /// It cannot be written as JSON: a defect.
-pub fn explain_going(world: &ClusterObjects, name: &str) -> Result<Option<Explained>, String> {
+pub fn explain_going(
+    world: &ClusterObjects,
+    name: &str,
+) -> Result<Option<Explained>, NoExplanation> {
     let known = world.names.get(name);
     let record = world.nodes.iter().find(|node| Some(node.name) == known);
     let Some(record) = record else {
@@ -90,7 +93,7 @@ pub fn explain_going(world: &ClusterObjects, name: &str) -> Result<Option<Explai
     };
     Ok(Some(Explained {
         text: text(&going),
-        explanation: serde_json::to_value(&going).map_err(|error| error.to_string())?,
+        explanation: serde_json::to_value(&going)?,
     }))
 }
 

@@ -197,5 +197,5 @@ fn a_question_about_a_pod_that_does_not_exist_is_answered_so() {
     let live = how.policies.take();
     let input = input(&how, &mut state);
     let refused = explain(&how, &live, input, "shop/nobody").err().unwrap();
-    assert!(refused.contains("shop/nobody"), "{refused}");
+    assert!(refused.to_string().contains("shop/nobody"), "{refused}");
 }
