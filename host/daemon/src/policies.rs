@@ -3,6 +3,7 @@
 pub mod bench;
 pub mod canaries;
 pub mod check;
+mod component;
 pub mod hand_over;
 pub mod new;
 pub mod prove;
@@ -12,18 +13,19 @@ pub mod test;
 
 use std::path::{Path, PathBuf};
 
-use longshore_bundle::{Cache, Policy as Bundle, Reference, Sources};
+use longshore_bundle::Sources;
 use longshore_core::disrupt::consolidation::{Consolidation, DisruptionPolicies};
 use longshore_core::model::{Catalogue, NodePool, OfferingId, Records, Symbol, Symbols};
 use longshore_core::policy::{AlikeCosts, ByPrice, CostTerm, Policies, Scores};
-use longshore_policy::golden::{self, Golden, GoldenError};
 use longshore_policy::{
     Ability, Assignment, Host, HostConfig, LoadedPolicy, Signals, Terms, WasmPolicies,
 };
 
+use component::Component;
+
 use crate::options::Options;
 use longshore_live::bootstrap::BootPolicy;
-use longshore_live::config::{PolicyEntry, PolicySource, toml_of};
+use longshore_live::config::PolicyEntry;
 use longshore_live::error::Failure;
 use longshore_live::policies::{grants, shipped, typed};
 
@@ -53,7 +55,8 @@ pub fn load(options: &Options) -> Result<Scorers, Failure> {
             // The flag is the grant.
             terms.grants = [Ability::Consolidation].into();
         }
-        let policy = load_entry(&host, &options.sources, entry, &terms)?;
+        let component = Component::of(&options.sources, entry)?;
+        let policy = component.load(&host, entry, &terms)?;
         if is_typed && !policy.is_consolidation() {
             return Err(other_kind(entry, &policy, "consolidation"));
         }
@@ -62,7 +65,7 @@ pub fn load(options: &Options) -> Result<Scorers, Failure> {
             return Err(other_kind(entry, &policy, "scorer"));
         }
         asked_something(entry, &policy)?;
-        golden_vectors(entry, &policy)?;
+        component.golden_vectors(&policy, &refused(entry))?;
         assignments.push(Assignment {
             policy,
             node_pools: entry.nodepools.clone().unwrap_or_default(),
@@ -97,46 +100,12 @@ pub(crate) fn load_entry(
     entry: &PolicyEntry,
     terms: &Terms,
 ) -> Result<LoadedPolicy, Failure> {
-    let settings = toml_of(&entry.settings);
-    let loaded = match &entry.source {
-        PolicySource::File(path) => host.load_on(terms, path, Some(&settings)),
-        PolicySource::Expression => {
-            let name = Path::new(shipped::NAME);
-            host.load_bytes(terms, name, shipped::CEL, Some(&settings))
-        }
-        PolicySource::Bundle(reference) => {
-            let bundle = fetch(sources, reference)?;
-            let name = reference.to_string();
-            host.load_bytes(terms, name.as_ref(), &bundle.component, Some(&settings))
-        }
-    };
-    loaded.map_err(|error| Failure::Policy(entry.name.clone(), error))
+    Component::of(sources, entry)?.load(host, entry, terms)
 }
 
-/// Refuses a component that does not answer as it says of itself; else how many of its vectors it meets.
-pub(crate) fn golden_vectors(
-    entry: &PolicyEntry,
-    policy: &LoadedPolicy,
-) -> Result<Option<usize>, Failure> {
-    let PolicySource::File(path) = &entry.source else {
-        return Ok(None);
-    };
-    match golden::check(policy, &test::read(path)?) {
-        Ok(Golden::Met(count)) => Ok(Some(count)),
-        Ok(Golden::Missing | Golden::NotAsked) => Ok(None),
-        Err(error) => {
-            let refused = format!("policy {} is refused: {}", entry.name, entry.source);
-            Err(unmet(&refused, &error))
-        }
-    }
-}
-
-/// A component that does not answer as it says of itself.
-fn unmet(refused: &str, error: &GoldenError) -> Failure {
-    Failure::Usage {
-        message: format!("{refused}: {error}"),
-        hint: "build it again; `longshore policy test --record` writes what it answers".into(),
-    }
+/// What is said before the reason why the component of an entry is refused.
+fn refused(entry: &PolicyEntry) -> String {
+    format!("policy {} is refused: {}", entry.name, entry.source)
 }
 
 /// Loads the policy that `--bootstrap` names.
@@ -153,28 +122,6 @@ pub(crate) fn load_bootstrap(entry: &PolicyEntry) -> Result<BootPolicy, Failure>
         hint: "give a policy that says what nodes boot with, such as bootstrap-template.wasm"
             .to_owned(),
     })
-}
-
-/// What a reference leads to: kept, in a folder, or in a registry.
-fn fetch(sources: &Sources, reference: &Reference) -> Result<Bundle, Failure> {
-    let sources = Sources {
-        cache: bundle_folder(None).as_deref().map(Cache::new),
-        ..sources.clone()
-    };
-    let (bundle, note) = sources.get(reference).map_err(|error| Failure::Usage {
-        message: format!("cannot fetch {reference}: {error}"),
-        hint: match sources.registries.is_empty() && sources.trust.is_empty() {
-            true => {
-                "if it needs credentials or a key: `[registries]` and `[[trust]]` of --config FILE"
-            }
-            false => "",
-        }
-        .into(),
-    })?;
-    if let Some(note) = note {
-        eprintln!("{note}");
-    }
-    Ok(bundle)
 }
 
 /// The policy that a command inspects: a component with settings, or an expression.

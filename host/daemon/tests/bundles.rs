@@ -5,6 +5,7 @@ use std::process::{Command, Output};
 
 use longshore_bundle::Digest;
 use longshore_bundle::testing::{Server, Shelf, Signer};
+use longshore_policy::golden::with_cases;
 
 /// The manifest in `host/bundle/vectors/signed`, by real tools.
 const RECORDED: &str = "sha256:b6fdaf496e866dab10b0d37f6474463f3855d0efd43dba03c151128f83686287";
@@ -155,4 +156,32 @@ fn a_reference_that_cannot_be_used_is_an_error_with_its_place() {
         said.contains("character 13: `Policies/a` is not a repository"),
         "{said}"
     );
+}
+
+#[test]
+fn a_bundle_that_does_not_answer_as_it_says_of_itself_is_refused() {
+    let case = "expected = [12345.0]\n[[offerings]]\ninstance-type = 'm7g.large'\n\
+                zone = 'us-east-1a'\nprice = 0.0816\n";
+    let cases = [("dear".to_owned(), case.to_owned())];
+    let folder = Folder::new("vectors");
+    let (mut shelf, digest) = Shelf::of(&with_cases(&component(), &cases).unwrap());
+    let signer = Signer::random();
+    shelf.refer(&digest, &signer.sign(&digest));
+    let server = Server::start(move |request| shelf.answer(request));
+    let host = server.host.clone();
+    let config = folder.file(
+        "longshore.toml",
+        format!(
+            "[[policy]]\nname = 'flat'\noci = '{host}/policies/flat@{digest}'\n\
+             [registries.'{host}']\nplain-http = true\n"
+        ),
+    );
+    let (cluster, types) = ("tests/data/small.yaml", "tests/data/types.json");
+    let plan = ["plan", "--snapshot", cluster, "--instance-types", types];
+    for command in [&plan[..], &["policy", "check"]] {
+        let said = folder.run(&[command, &["--config", &config]].concat());
+        let said = said.unwrap_err();
+        assert!(said.contains("golden vector `dear` is not met"), "{said}");
+        assert!(said.contains("policy flat is refused"), "{said}");
+    }
 }

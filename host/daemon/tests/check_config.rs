@@ -107,3 +107,28 @@ fn a_node_pool_that_is_not_there_is_said_by_a_plan() {
     let line = text.lines().find(|line| line.contains("defualt"));
     expect_test::expect!["Policy                     policy a: `nodepools` has `defualt` (did you mean `default`?): no NodePool that is there"].assert_eq(line.unwrap_or_default());
 }
+
+#[test]
+fn settings_that_no_policy_could_be_given_are_refused_before_it_is_asked() {
+    let folder = folder("check-settings", "");
+    let settings = folder.join("settings.toml");
+    std::fs::write(&settings, format!("note = '{}'\n", "x".repeat(1 << 20))).unwrap();
+    let carbon = longshore_xtask::guests::plugin("carbon");
+    let typed = [
+        carbon.to_str().unwrap(),
+        "--settings",
+        settings.to_str().unwrap(),
+    ];
+    let text = refused(&[&["policy", "check"][..], &typed].concat());
+    assert!(
+        text.contains("settings: they have 1048588 bytes, at most 1 MiB is given to a policy"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_consolidation_policy_is_not_asked_whether_costs_are_monotone() {
+    let cautious = longshore_xtask::guests::plugin("cautious");
+    let text = refused(&["policy", "prove", cautious.to_str().unwrap(), "--monotone"]);
+    expect_test::expect![[""]].assert_eq(&text);
+}

@@ -33,6 +33,8 @@ use contract::{compatible, find_exports, implemented, is_superseded, ours};
 /// The longest of what a policy says about itself and its settings, in bytes.
 const MAX_SUMMARY_BYTES: usize = 500;
 const MAX_PROBLEM_BYTES: usize = 2000;
+/// A component is given its settings in one piece: a ConfigMap has no more either.
+const MAX_SETTINGS_BYTES: usize = 1 << 20;
 
 /// Marks of a component that is being compiled, and of one whose compiling did not end once.
 const BEGUN: &str = "begun";
@@ -259,7 +261,7 @@ impl Host {
         path: &Path,
         settings_toml: Option<&str>,
     ) -> Result<LoadedPolicy, LoadError> {
-        let bytes = read(path)?;
+        let bytes = read_component(path)?;
         self.load_bytes(terms, path, &bytes, settings_toml)
     }
 
@@ -283,6 +285,13 @@ impl Host {
         let component = self.compile(path, bytes, &digest).map_err(refused)?;
         let mut loaded = self.start(&component, digest, terms).map_err(refused)?;
 
+        if let Some(text) = settings_toml.filter(|text| text.len() > MAX_SETTINGS_BYTES) {
+            let problem = format!(
+                "they have {} bytes, at most 1 MiB is given to a policy",
+                text.len()
+            );
+            return Err(bad(problem));
+        }
         let settings = settings::from_toml(settings_toml)
             .map_err(|error| bad(error.to_string().trim_end().to_owned()))?;
         let problems = settings::check(&loaded.about.settings_schema, &settings);
@@ -314,7 +323,7 @@ impl Host {
 
     /// What a file is, wants and exports, and why it would be refused. Settings are ignored.
     pub fn inspect(&self, path: &Path) -> Result<Description, LoadError> {
-        Ok(self.inspect_bytes(path, &read(path)?))
+        Ok(self.inspect_bytes(path, &read_component(path)?))
     }
 
     /// As [`Host::inspect`], from bytes; `path` is what the description calls them.
@@ -561,7 +570,11 @@ pub fn inspect(path: &Path) -> Result<Description, LoadError> {
     Host::new(HostConfig::default())?.inspect(path)
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, LoadError> {
+/// A component's bytes.
+///
+/// # Errors
+/// A file that is not there, is no regular file, or has over [`MAX_COMPONENT_BYTES`].
+pub fn read_component(path: &Path) -> Result<Vec<u8>, LoadError> {
     longshore_files::read(path, MAX_COMPONENT_BYTES).map_err(|source| LoadError::Read {
         path: path.to_owned(),
         source,

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use crate::answer::Answer;
 use crate::args::{CanaryArgs, CanaryStatusArgs};
-use longshore_live::act::canary_map::{self, CanaryMap, Entry, NAME, Wish};
+use longshore_live::act::canary_config_map::{self, CanaryMap, Entry, NAME, Wish};
 use longshore_live::canary::{Phase, Request, Rollout};
 use longshore_live::error::Failure;
 use longshore_live::process::clock::Clock;
@@ -22,7 +22,7 @@ use longshore_report::messages::span;
 pub(crate) fn status(args: &CanaryStatusArgs) -> Result<Answer, Failure> {
     let namespace = crate::run::namespace(args.namespace.as_deref());
     let map = on_server(args.kubeconfig.as_deref(), async |client| {
-        canary_map::read(client, &namespace).await
+        canary_config_map::read(client, &namespace).await
     })?;
     let now = Clock::system().now().as_second();
     Ok(Answer::ok(text(&map.entries(), now)))
@@ -66,9 +66,9 @@ fn ask(args: &CanaryArgs, request: Request) -> Result<Answer, Failure> {
     let namespace = crate::run::namespace(args.at.namespace.as_deref());
     let wish = on_server(args.at.kubeconfig.as_deref(), async |client| {
         for _ in 0..5 {
-            let map = canary_map::read(client, &namespace).await?;
+            let map = canary_config_map::read(client, &namespace).await?;
             let wish = wished(&map, &args.policy, request)?;
-            match canary_map::write(client, &namespace, map.wishing(&wish)).await {
+            match canary_config_map::write(client, &namespace, map.wishing(&wish)).await {
                 Err(StepError::Conflict(_)) => {}
                 written => return written.map(|_| wish),
             }

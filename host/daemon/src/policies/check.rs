@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use longshore_bundle::{Policy as Bundle, Reference, Sources};
+use longshore_bundle::{Policy as Bundle, Sources};
 use longshore_expression::columns::Program;
-use longshore_policy::golden::{self, Golden};
+use longshore_policy::golden::Golden;
 use longshore_policy::{
     Ability, Description, Host, Interface, LoadedPolicy, Terms, printable, settings_skeleton,
     toml_value,
@@ -17,7 +17,8 @@ use serde_json::Value;
 use crate::answer::Answer;
 use crate::args::CheckArgs;
 use crate::options;
-use crate::policies::{shipped, signals, test};
+use crate::policies::component::Component;
+use crate::policies::signals;
 use longshore_live::config::{self, Config, Mode, PolicyEntry, PolicySource, SignalEntry};
 use longshore_live::error::Failure;
 use longshore_live::policies::grants::{grants_hint, unused};
@@ -46,19 +47,11 @@ pub fn run(args: &CheckArgs) -> Result<Answer, Failure> {
     let name = entry.source.to_string();
     let mut text = String::new();
     let host = super::host_that_says_so()?;
-    let mut fetched = None;
-    let inspected = match &entry.source {
-        PolicySource::File(path) => host.inspect(path),
-        PolicySource::Expression => Ok(host.inspect_bytes(Path::new(&name), shipped::CEL)),
-        PolicySource::Bundle(reference) => {
-            // Verified before anything else looks at it, as the daemon does.
-            let bundle = super::fetch(&sources, reference)?;
-            text += &verified(reference, &bundle);
-            let component = fetched.insert(bundle.component);
-            Ok(host.inspect_bytes(Path::new(&name), component))
-        }
-    };
-    let description = inspected.map_err(|error| Failure::Policy(name.clone(), error))?;
+    let component = Component::of(&sources, &entry)?;
+    if let Some(bundle) = component.bundle() {
+        text += &verified(&name, bundle);
+    }
+    let description = host.inspect_bytes(component.path(), component.bytes());
     super::print_remarks(&host);
     let wants_skeleton = args.settings == Some(None);
     if let (true, None, Some(about)) = (wants_skeleton, &description.refusal, &description.about) {
@@ -70,16 +63,13 @@ pub fn run(args: &CheckArgs) -> Result<Answer, Failure> {
             });
     }
     text += &shown(&description);
-    if let PolicySource::File(path) = &entry.source {
-        fetched = Some(test::read(path)?);
-    }
-    if let (None, Some(bytes)) = (&description.refusal, &fetched) {
-        text += &golden(&host, Path::new(&name), bytes)?;
+    if description.refusal.is_none() {
+        text += &golden(&host, &name, &component)?;
     }
     let has_settings = settings.is_some() || args.cel.is_some();
     if description.refusal.is_none() && has_settings {
         let terms = super::all_that_it_exports(&entry);
-        let policy = super::load_entry(&host, &sources, &entry, &terms)?;
+        let policy = component.load(&host, &entry, &terms)?;
         _ = writeln!(text, "accepted     {}", policy.settings());
         text += &reads(&entry, &policy);
     }
@@ -96,26 +86,25 @@ pub fn run(args: &CheckArgs) -> Result<Answer, Failure> {
 }
 
 /// Whether it answers as it says of itself.
-fn golden(host: &Host, path: &Path, bytes: &[u8]) -> Result<String, Failure> {
-    let name = path.display().to_string();
-    let policy = host.identify(path, bytes);
-    let policy = policy.map_err(|error| Failure::Policy(name.clone(), error))?;
+fn golden(host: &Host, name: &str, component: &Component) -> Result<String, Failure> {
+    let policy = host.identify(component.path(), component.bytes());
+    let policy = policy.map_err(|error| Failure::Policy(name.to_owned(), error))?;
     if !policy.is_scorer() {
         return Ok(String::new());
     }
-    let said = match golden::check(&policy, bytes) {
-        Ok(Golden::Met(count)) => format!("{count} met"),
-        Ok(Golden::Missing) => "none: `longshore policy test --record` writes them".to_owned(),
-        Ok(Golden::NotAsked) => return Ok(String::new()),
-        Err(error) => return Err(super::unmet(&format!("{name} would be refused"), &error)),
+    let refused = format!("{name} would be refused");
+    let said = match component.golden_vectors(&policy, &refused)? {
+        Golden::Met(count) => format!("{count} met"),
+        Golden::Missing => "none: `longshore policy test --record` writes them".to_owned(),
+        Golden::NotAsked => return Ok(String::new()),
     };
     Ok(format!("{:<12} {said}\n", "vectors"))
 }
 
 /// What was verified before the component was looked at.
-fn verified(reference: &Reference, bundle: &Bundle) -> String {
+fn verified(name: &str, bundle: &Bundle) -> String {
     let mut text = String::new();
-    row(&mut text, "bundle", &reference.to_string());
+    row(&mut text, "bundle", name);
     row(&mut text, "found", &format!("in {}", bundle.place));
     let manifest = &bundle.manifest_digest;
     row(&mut text, "manifest", &format!("{manifest}, as asked for"));
@@ -205,20 +194,21 @@ fn entry_shown(
     if let Some(file) = &entry.settings_file {
         entry.settings = typed::settings_of(file)?;
     }
+    let component = Component::of(sources, &entry)?;
     let mut text = String::new();
-    if let Some(reference) = entry.source.reference() {
-        text += &verified(reference, &super::fetch(sources, reference)?);
+    if let Some(bundle) = component.bundle() {
+        text += &verified(&entry.source.to_string(), bundle);
     }
-    let policy = super::load_entry(host, sources, &entry, &entry.terms())?;
+    let policy = component.load(host, &entry, &entry.terms())?;
     super::asked_something(&entry, &policy)?;
-    let vectors = super::golden_vectors(&entry, &policy)?;
+    let vectors = component.golden_vectors(&policy, &super::refused(&entry))?;
     let mut row = |name: &str, value: &str| row(&mut text, name, value);
     row(
         &entry.name,
         &format!("{}, {}", policy.called(), entry.source),
     );
     row("accepted", policy.settings());
-    if let Some(count) = vectors {
+    if let Golden::Met(count) = vectors {
         row("vectors", &format!("{count} met"));
     }
     let withheld = policy.not_granted();

@@ -64,6 +64,14 @@ fn settings(args: &ProveArgs) -> Result<serde_json::Map<String, Value>, Failure>
 
 fn ask(host: &Host, policy: LoadedPolicy, options: &Options) -> Result<Answer, Failure> {
     let called = policy.called();
+    if options.monotone && !policy.is_scorer() {
+        return Err(Failure::Usage {
+            message: format!(
+                "{called} says of no offering what it costs: `monotone` asks that of it"
+            ),
+            hint: "leave --monotone out; an annotation `monotone` belongs to a scorer".into(),
+        });
+    }
     let mut text = String::new();
     let mut holds = true;
     if policy.is_scorer() {
