@@ -36,10 +36,10 @@ use longshore_core::model::Symbols;
 use tokio::sync::mpsc::{Receiver, Sender, UnboundedReceiver, channel};
 use tokio::time::{Instant, sleep_until};
 
+use crate::act::catch_panics::guarded;
 use crate::act::claim_writes;
 use crate::act::context::Context;
 use crate::act::end::garbage;
-use crate::act::guard::guarded;
 use crate::act::last_pod_event::LastPodEvents;
 use crate::act::launch::create_claims::Created;
 use crate::act::launch::launch_groups;

@@ -15,9 +15,9 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 pub use crate::act::cloud::{Cloud, Tasks};
+use crate::act::cloud_gate::GatedCloud;
 use crate::act::context::{Context, Memory};
 use crate::act::events::Events;
-use crate::act::instrumented::Measured;
 use crate::act::launch::static_pools::purchases::StaticCapacity;
 pub use crate::act::repair::{RepairMode, Repairs};
 use crate::controller;
@@ -146,8 +146,11 @@ impl Daemon {
             (own.0.to_owned(), own.1.to_owned()),
         );
         let metrics = Arc::new(Metrics::new());
-        let provider: Arc<dyn CloudProvider> =
-            Arc::new(Measured::new(provider, metrics.clone(), leadership.clone()));
+        let provider: Arc<dyn CloudProvider> = Arc::new(GatedCloud::new(
+            provider,
+            metrics.clone(),
+            leadership.clone(),
+        ));
         let elector = lease.map(|lease| {
             let Lease {
                 namespace,

@@ -14,11 +14,11 @@ use std::time::Instant;
 use wasmtime::component::{Lift, TypedFunc};
 use wasmtime::{Store, Trap, WasmBacktrace};
 
+use crate::answer_cache::{KeptAnswers, RawScores, Reads};
 use crate::bootstrap::functions::BootFunctions;
 use crate::engine::{Limits, TICK, ticks};
 use crate::guest_text::{MAX_ERROR_CHARS, cut};
 use crate::imports::state::{Message, StoreData, TooManyCalls};
-use crate::kept::{KeptAnswers, RawScores, Reads};
 use crate::limiter::{CORE_INSTANCES, MEMORIES, TABLES, TooMuchMemory};
 use crate::loaded::Loaded;
 use crate::report::CallUsage;

@@ -14,12 +14,12 @@ use longshore_core::disrupt::consolidation::{Consolidation, DisruptionPolicies};
 use longshore_core::model::{Catalogue, NodePool, OfferingId, Records, Symbol, Symbols};
 use longshore_core::policy::{AlikeCosts, ByPrice, CostTerm, Policies, PolicyCosts, Scores};
 
+use crate::answer_cache::View;
 use crate::call::Instance;
 use crate::call::scores::{Guard, Guarded};
 use crate::canary::{CanaryFault, CanarySeen, Judged, Obeyed};
 use crate::columns::Columns;
 use crate::judges::{self, Judges};
-use crate::kept::View;
 use crate::last_answers::{LastAnswer, LastAnswers};
 use crate::load::Host;
 use crate::loaded::LoadedPolicy;
@@ -568,11 +568,11 @@ impl Inner {
         let node_pool = &*request.node_pool;
         let versions = &mut self.scorers[place];
         let known = versions.last_answers.get(node_pool).cloned();
-        let floor = versions.floor(known.is_some(), Fallback::Price);
+        let fallback = versions.fallback(known.is_some(), Fallback::Price);
         let call = Call {
             place,
             node_pool,
-            floor,
+            fallback,
             ask: &|instance: &mut Instance, policy, kept| {
                 instance.set_request(request);
                 if kept.is_some() {
@@ -611,7 +611,7 @@ impl Inner {
             (policy, answer.scores, answer.discouraged)
         });
         let (columns, before) = (&request.columns, &request.costs);
-        let (by, scores) = match (answer, floor, known) {
+        let (by, scores) = match (answer, fallback, known) {
             (Some((policy, mut scores, discouraged)), _, _) => {
                 // A name of a pool is its policy's own: that of another policy is another pool.
                 let pools = scores.pools.iter_mut();
@@ -656,7 +656,7 @@ impl Inner {
                 .or_else(|| versions.terms.name.clone())
                 .unwrap_or_default(),
             failed: !by.as_ref().is_some_and(|by| versions.is_at_work(by)),
-            instead: by.is_none().then_some(floor),
+            instead: by.is_none().then_some(fallback),
             is_kept: kept && by.is_some(),
             alike: alike.filter(|_| by.is_some()),
             by,

@@ -1,5 +1,8 @@
 //! A catalogue as policies see it: one array per column, built once, shared, and lowered into
 //! guests without another copy.
+//!
+//! A new column belongs to a new interface, never to one that is published: `HOW` in
+//! `policy/tests/contract.rs`.
 
 mod details;
 mod joined;

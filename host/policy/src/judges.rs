@@ -164,15 +164,15 @@ impl JudgesInner {
     }
 
     /// What counts where a policy gives no weights.
-    fn floor_of_weights(&self, place: usize) -> Fallback {
+    fn fallback_of_weights(&self, place: usize) -> Fallback {
         let versions = &self.places[place];
-        versions.floor(!versions.last_decisions.is_empty(), Fallback::Rules)
+        versions.fallback(!versions.last_decisions.is_empty(), Fallback::Rules)
     }
 
     /// What counts where a policy gives no decisions.
-    fn floor_of_decisions(&self, place: usize) -> Fallback {
+    fn fallback_of_decisions(&self, place: usize) -> Fallback {
         let versions = &self.places[place];
-        versions.floor(versions.last_decisions.has_decided, Fallback::Rules)
+        versions.fallback(versions.last_decisions.has_decided, Fallback::Rules)
     }
 
     /// Where what a policy last said counts when it fails: that.
@@ -187,7 +187,7 @@ impl JudgesInner {
         &self,
         place: usize,
         by: Option<LoadedPolicy>,
-        floor: Fallback,
+        fallback: Fallback,
         node_pools: Vec<Arc<str>>,
         said: Option<Said>,
     ) -> JudgeAnswer {
@@ -198,7 +198,7 @@ impl JudgesInner {
             name: name
                 .or_else(|| versions.terms.name.clone())
                 .unwrap_or_default(),
-            instead: by.is_none().then_some(floor),
+            instead: by.is_none().then_some(fallback),
             failed: !by.as_ref().is_some_and(|by| versions.is_at_work(by)),
             by,
             node_pools,
@@ -251,10 +251,10 @@ impl JudgesInner {
 
     fn ask<T>(
         &mut self,
-        (place, floor): (usize, Fallback),
+        (place, fallback): (usize, Fallback),
         ask: Ask<'_, T>,
     ) -> Option<(LoadedPolicy, T)> {
-        let call = question(place, floor, ask);
+        let call = question(place, fallback, ask);
         self.places[place].ask(&call, &mut self.reports)
     }
 
@@ -297,11 +297,11 @@ struct Following<T> {
 }
 
 /// A question about consolidation.
-fn question<'q, T>(place: usize, floor: Fallback, ask: Ask<'q, T>) -> Call<'q, T> {
+fn question<'q, T>(place: usize, fallback: Fallback, ask: Ask<'q, T>) -> Call<'q, T> {
     Call {
         place,
         node_pool: "",
-        floor,
+        fallback,
         ask,
         known: &|_, _| None,
     }
@@ -352,15 +352,15 @@ impl WasmPolicies {
             if node_pools.is_empty() {
                 continue;
             }
-            let floor = inner.floor_of_weights(place);
+            let fallback = inner.fallback_of_weights(place);
             let ask: Ask<'_, Vec<f64>> = &|instance, _, _| {
                 instance.set_judge_request(&request.0);
                 instance.weigh()
             };
-            let answer = inner.ask((place, floor), ask);
+            let answer = inner.ask((place, fallback), ask);
             let (node_pools, next) = inner.ask_next(place, ask, node_pools);
             let cluster = &request.0.cluster;
-            let said: Option<Vec<f64>> = match (&answer, floor) {
+            let said: Option<Vec<f64>> = match (&answer, fallback) {
                 (Some((_, usd)), _) => Some(usd.clone()),
                 (None, Fallback::Hold) => Some(vec![f64::INFINITY; cluster.count()]),
                 (None, Fallback::LastAnswer) => {
@@ -372,12 +372,12 @@ impl WasmPolicies {
             };
             let by = answer.map(|(by, _)| by);
             let said = said.map(|said| Said::Weights(said.into()));
-            let answer = inner.answer(place, by, floor, node_pools, said);
+            let answer = inner.answer(place, by, fallback, node_pools, said);
             inner.keep_weights(&answer, cluster);
             answers.push(answer);
             answers.extend(next.map(|next| {
                 let said = Some(Said::Weights(next.answer.into()));
-                inner.answer(place, Some(next.by), floor, next.node_pools, said)
+                inner.answer(place, Some(next.by), fallback, next.node_pools, said)
             }));
         }
         inner.record(None, &answers);
@@ -394,8 +394,8 @@ impl WasmPolicies {
         let mut inner = self.judges().lock();
         let mut answers = Vec::new();
         for (place, node_pools) in inner.asked(&request.0) {
-            let floor = inner.floor_of_decisions(place);
-            let mut unasked = inner.answer(place, None, floor, node_pools, None);
+            let fallback = inner.fallback_of_decisions(place);
+            let mut unasked = inner.answer(place, None, fallback, node_pools, None);
             let concerned = |proposal| request.nodes_of(proposal, &unasked).next().is_some();
             if !(0..request.proposals()).any(concerned) {
                 continue;
@@ -404,7 +404,7 @@ impl WasmPolicies {
                 instance.set_judge_request(&request.0);
                 instance.decide(&policy.name().into())
             };
-            let answer = inner.ask((place, floor), ask);
+            let answer = inner.ask((place, fallback), ask);
             let count = request.proposals();
             let names = &request.0.cluster.names;
             let last = |proposal| {
@@ -412,7 +412,7 @@ impl WasmPolicies {
                 let last = &inner.places[place].last_decisions;
                 last.decision(nodes.map(|row| &names[row as usize]))
             };
-            let said: Option<Vec<Decision>> = match (&answer, floor) {
+            let said: Option<Vec<Decision>> = match (&answer, fallback) {
                 (Some((_, decisions)), _) => Some(decisions.clone()),
                 (None, Fallback::Hold) => Some(vec![held(); count]),
                 (None, Fallback::LastAnswer) => Some((0..count).map(last).collect()),
@@ -422,12 +422,12 @@ impl WasmPolicies {
             let said = said.map(|said| Said::Decisions(said.into()));
             let node_pools = std::mem::take(&mut unasked.node_pools);
             let (node_pools, next) = inner.ask_next(place, ask, node_pools);
-            let answer = inner.answer(place, by, floor, node_pools, said);
+            let answer = inner.answer(place, by, fallback, node_pools, said);
             inner.keep_decisions(&answer, request);
             answers.push(answer);
             answers.extend(next.map(|next| {
                 let said = Some(Said::Decisions(next.answer.into()));
-                inner.answer(place, Some(next.by), floor, next.node_pools, said)
+                inner.answer(place, Some(next.by), fallback, next.node_pools, said)
             }));
         }
         inner.record(Some(request.proposals()), &answers);

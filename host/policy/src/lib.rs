@@ -26,6 +26,7 @@
 
 #![warn(missing_docs)]
 
+mod answer_cache;
 mod bootstrap;
 mod cache;
 mod call;
@@ -41,7 +42,6 @@ mod guest_text;
 mod imports;
 mod judged;
 mod judges;
-mod kept;
 mod last_answers;
 mod last_decisions;
 mod limiter;
@@ -75,6 +75,7 @@ pub use judged::{ConsolidationRequest, JudgeAnswer, JudgeRecord, Said};
 pub use last_answers::LastAnswers;
 pub use load::{
     Description, Host, HostError, Interface, LoadError, MAX_COMPONENT_BYTES, Refusal, inspect,
+    read_component,
 };
 pub use loaded::LoadedPolicy;
 pub use report::{CallStats, CallUsage, Fallback, Report};

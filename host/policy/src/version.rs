@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::answer_cache::KeptAnswers;
 use crate::call::Instance;
 use crate::call::answer::CallError;
 use crate::canary::Next;
-use crate::kept::KeptAnswers;
 use crate::last_answers::LastAnswer;
 use crate::last_decisions::LastDecisions;
 use crate::loaded::LoadedPolicy;
@@ -104,7 +104,7 @@ pub(crate) struct Call<'q, T> {
     /// The NodePool; empty for a question about all.
     pub node_pool: &'q str,
     /// What answers where no version does.
-    pub floor: Fallback,
+    pub fallback: Fallback,
     /// Puts the question to an instance and has it answered. The answers that are kept of the version
     /// come along where this is the instance's first question.
     pub ask: Ask<'q, T>,
@@ -176,7 +176,7 @@ impl Versions {
 
     /// What counts about a NodePool where no version answers; `usual` if that is said to be the same as
     /// without the policy, or it never answered.
-    pub fn floor(&self, has_answered: bool, usual: Fallback) -> Fallback {
+    pub fn fallback(&self, has_answered: bool, usual: Fallback) -> Fallback {
         match self.terms.on_failure {
             OnFailure::LastAnswer if has_answered => Fallback::LastAnswer,
             OnFailure::LastAnswer | OnFailure::Price => usual,
@@ -256,7 +256,7 @@ impl Versions {
         let instead = if spare {
             Fallback::LastGood
         } else {
-            call.floor
+            call.fallback
         };
         let mut ask = |version: &mut Version, instead| {
             let before = version.failed;
@@ -275,9 +275,9 @@ impl Versions {
             return Some((version.policy.clone(), answer));
         }
         let answer = last_good.as_mut().and_then(|version| {
-            ask(version, call.floor).map(|answer| (version.policy.clone(), answer))
+            ask(version, call.fallback).map(|answer| (version.policy.clone(), answer))
         });
-        let by = match (answer.is_some(), call.floor) {
+        let by = match (answer.is_some(), call.fallback) {
             (true, _) => &mut tally.by_last_good,
             (false, Fallback::LastAnswer) => &mut tally.by_last_answer,
             (false, Fallback::Hold) => &mut tally.by_hold,

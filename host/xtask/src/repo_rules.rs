@@ -456,8 +456,8 @@ mod tests {
     }
 
     #[test]
-    fn files_that_the_architecture_names_are_there() {
-        let page = read("host/ARCHITECTURE.md");
+    fn files_that_pages_about_the_code_name_are_there() {
+        let page = read("host/ARCHITECTURE.md") + &read("host/docs/where-to-look.md");
         let host = longshore_xtask::guests::root().join("host");
         let in_line = |line: &str| -> Vec<String> {
             let named = line.split('`').skip(1).step_by(2).map(str::to_owned);

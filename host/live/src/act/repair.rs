@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use longshore_api::crd::{NodeClaim, NodePool, Timestamp};
+use longshore_api::crd::{NodeClaim, NodePool};
 use longshore_api::labels;
 use longshore_core::disrupt::repair::are_too_many;
 use serde_json::{Value, json};
@@ -28,7 +28,7 @@ use super::context::Context;
 use super::end::proof;
 use crate::decide::command::candidate_of;
 use crate::observe::node::NodeView;
-use crate::observe::node_claim::{TERMINATION_TIME, pool_of, rfc3339};
+use crate::observe::node_claim::{TERMINATION_TIME, pool_of, rfc3339, termination_time};
 use crate::process::mutants::mutant;
 use crate::process::step_error::{StepError, StepOutcome};
 pub use mode::{RepairMode, Repairs};
@@ -156,7 +156,7 @@ async fn step(
     }
     let mut claim = claim.clone();
     let now = ctx.now();
-    if ends(&claim).is_none_or(|ends| ends > now) {
+    if termination_time(&claim).is_none_or(|ends| ends > now) {
         let fields = json!({"annotations": {TERMINATION_TIME: rfc3339(now)}});
         claim.metadata.resource_version = patch_meta(ctx, &claim, fields).await?;
     }
@@ -207,7 +207,7 @@ pub async fn is_still_due(
 /// disruption takes back its own.
 pub fn is_left_over(claim: &NodeClaim) -> bool {
     let going = claim.metadata.deletion_timestamp.is_some() || candidate_of(claim).is_some();
-    !going && ends(claim).is_some()
+    !going && termination_time(claim).is_some()
 }
 
 /// Removes the termination time after the node recovered, so that a later deletion drains normally.
@@ -219,17 +219,6 @@ pub async fn take_back(ctx: &Context, claim: &NodeClaim) -> StepOutcome {
     )
     .await?;
     Ok(None)
-}
-
-/// When a claim's pods go whatever they say; nothing if they may stay as long as they want.
-pub fn ends(claim: &NodeClaim) -> Option<Timestamp> {
-    claim
-        .metadata
-        .annotations
-        .as_ref()?
-        .get(TERMINATION_TIME)?
-        .parse()
-        .ok()
 }
 
 #[cfg(test)]
@@ -375,7 +364,9 @@ mod tests {
         .await;
         assert_eq!(outcome, Ok(Some(BLOCKED_REPAIR_RECHECK)));
         assert!(
-            server.claim().is_some_and(|claim| ends(&claim).is_none())
+            server
+                .claim()
+                .is_some_and(|claim| termination_time(&claim).is_none())
                 && !metrics.contains("unhealthy_disrupted")
         );
     }

@@ -21,10 +21,10 @@ use super::claims::{Claims, Owner};
 use crate::act::claim_writes;
 use crate::act::context::Context;
 use crate::act::end::proof;
-use crate::act::repair::ends;
 use crate::act::repair::reboot::{end_within, phase};
 use crate::metrics::ec2::Ec2Metrics;
 use crate::observe::node_claim;
+use crate::observe::node_claim::termination_time;
 use crate::process::step_error::StepError;
 
 /// How often EC2 is asked.
@@ -240,7 +240,7 @@ enum End {
 async fn end(ctx: &Context, claim: &NodeClaim, one: &Unhealthy) -> Result<End, StepError> {
     let how = how_it_ends(ctx, claim, one.category).await?;
     let goes = claim.metadata.deletion_timestamp.is_some();
-    if goes && how == End::Forced && ends(claim).is_some_and(|end| end <= ctx.now()) {
+    if goes && how == End::Forced && termination_time(claim).is_some_and(|end| end <= ctx.now()) {
         return Ok(End::UnderWay);
     }
     let claim = &bounded(ctx, claim, how).await?;
@@ -321,7 +321,7 @@ mod tests {
             let how = how_it_ends(&ctx, &claim, category).await.unwrap();
             let claim = bounded(&ctx, &claim, how).await.unwrap();
             let written = server.claim().unwrap();
-            let bound = ends(&written).is_some_and(|end| end <= ctx.now());
+            let bound = termination_time(&written).is_some_and(|end| end <= ctx.now());
             assert_eq!(bound, ends_now, "{category:?}");
             assert_eq!(
                 claim.metadata.resource_version, written.metadata.resource_version,
@@ -345,7 +345,7 @@ mod tests {
             let ctx = context(&server, Err(CloudError::Other("not asked".into())));
             claim.metadata.deletion_timestamp = claim.metadata.creation_timestamp.clone();
             end(&ctx, &claim, &unhealthy(category)).await.unwrap();
-            let end = ends(&server.claim().unwrap());
+            let end = termination_time(&server.claim().unwrap());
             assert_eq!(
                 end.is_some_and(|end| end <= ctx.now()),
                 is_forced,

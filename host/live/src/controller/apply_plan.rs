@@ -14,8 +14,8 @@ use tokio::sync::mpsc::Sender;
 use tokio::time::Instant;
 
 use super::{Controller, Done};
+use crate::act::catch_panics::guarded;
 use crate::act::context::Context;
-use crate::act::guard::guarded;
 use crate::act::launch::create_claims::{self, Created};
 use crate::act::launch::outcomes::CANARIES;
 use crate::decide::claims::{NewNodeClaim, group_of, new_node_claims, pod_name};
@@ -255,8 +255,8 @@ impl Controller {
     }
 
     /// Says why pods got no node: Event FailedScheduling on each pod that kube-scheduler has given up
-    /// on, and `status`. The sentence is `unplaced_pod` of `report.rs`, its
-    /// reasons are of `messages.rs`.
+    /// on, and `status`. The sentence is `unplaced_pod` of
+    /// `report/src/decision.rs`, its reasons are of `report/src/messages.rs`.
     fn tell_leftovers(&self, snapshot: &Snapshot, plan: &Plan) {
         let mut waiting = BTreeMap::new();
         let mut events = Vec::new();

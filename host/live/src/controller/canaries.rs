@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use super::known_canaries::{Canaries, CanariesDone};
 use super::{Controller, Done};
-use crate::act::canary_map::{self, Entry};
+use crate::act::canary_config_map::{self, Entry};
 use crate::act::launch::outcomes::marks;
 use crate::canary::{ALL, Decision, Facts, Kept, LATE_SECONDS, Launched, Launches, Obeyed, Phase};
 use crate::observe::node_claim::is_true;
@@ -34,9 +34,9 @@ impl Controller {
     /// Takes in what was seen of next versions, and has what follows written down and obeyed.
     pub(super) fn follow_canaries(&mut self, now: Instant) {
         let slots = self.config.policies.canaries();
-        let outcomes = self.ctx.memory.launch.outcomes.take();
         let sightings = self.config.policies.take_sightings();
         if slots.is_empty() {
+            self.ctx.memory.launch.outcomes.take();
             if !self.canaries.kept.is_empty() {
                 self.canaries.kept.clear();
                 self.config.policies.obey(ObeyedVersions::new());
@@ -51,8 +51,10 @@ impl Controller {
         if self.canaries.map.is_none() {
             self.canaries.slots = slots;
             self.read_canaries(now);
+            // Outcomes of launches wait until it is known what is on its way.
             return;
         }
+        let outcomes = self.ctx.memory.launch.outcomes.take();
         let time = self.ctx.now().as_second();
         self.canaries.follow(&slots, time);
         for (policy, version, facts) in sightings {
@@ -192,7 +194,7 @@ impl Controller {
         (canaries.busy, canaries.read_at) = (true, Some(now + READ_INTERVAL));
         let (ctx, done) = (self.ctx.clone(), self.done.clone());
         tokio::spawn(async move {
-            let result = canary_map::read(&ctx.client, ctx.events.namespace()).await;
+            let result = canary_config_map::read(&ctx.client, ctx.events.namespace()).await;
             let written = BTreeMap::new();
             let _ = done
                 .send(Done::Canaries(CanariesDone { result, written }))
@@ -230,7 +232,7 @@ impl Controller {
         (canaries.busy, canaries.write_at) = (true, Some(now + WRITE_INTERVAL));
         let (ctx, done) = (self.ctx.clone(), self.done.clone());
         tokio::spawn(async move {
-            let result = canary_map::write_leading(&ctx, map).await;
+            let result = canary_config_map::write_leading(&ctx, map).await;
             let _ = done
                 .send(Done::Canaries(CanariesDone { result, written }))
                 .await;

@@ -26,9 +26,9 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::{Controller, Done};
+use crate::act::catch_panics::guarded_now;
 use crate::act::claim_writes;
 use crate::act::disruption::step::NewCommand;
-use crate::act::guard::guarded_now;
 use crate::act::work_queue::Lane;
 use crate::decide::command::{candidate_of, replacement_of};
 use crate::decide::disruption::{Before, Decision, IdleLook, Rested, decide};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use crate::act::canary_map::CanaryMap;
+use crate::act::canary_config_map::CanaryMap;
 use crate::canary::{Kept, Obeyed, Rollout};
 use crate::policies::{CanarySlot, ObeyedVersions};
 use crate::process::mutants::mutant;

@@ -9,9 +9,9 @@ use longshore_core::snapshot::Snapshot;
 use tokio::time::Instant;
 
 use super::{Controller, Done};
+use crate::act::catch_panics::guarded;
 use crate::act::claim_conditions::{Surroundings, is_listed};
 use crate::act::end::termination;
-use crate::act::guard::guarded;
 use crate::act::launch::{lifecycle, static_pools, useless_purchase_writes};
 use crate::act::repair::{Repairs, reboot};
 use crate::act::work_queue::Lane;

@@ -8,8 +8,8 @@ use longshore_core::disrupt::verdicts::{Method, Reason, Stays};
 use longshore_core::ids::NodeIx;
 
 use super::{Controller, Done};
+use crate::act::catch_panics::guarded;
 use crate::act::disruption::events;
-use crate::act::guard::guarded;
 use crate::act::repair::reboot;
 use crate::decide::command::Repaired;
 use crate::decide::disruption::Decision;

@@ -4,11 +4,17 @@
 use longshore_core::model::conditions::{INITIALIZED, LAUNCHED, REGISTERED};
 use std::time::Duration;
 
-use longshore_api::crd::{ConditionStatus, NodeClaim, NodeClaimStatus, condition};
+use longshore_api::crd::{ConditionStatus, NodeClaim, NodeClaimStatus, Timestamp, condition};
 use longshore_api::labels;
 
 /// When a claim's pods go whatever they say.
 pub const TERMINATION_TIME: &str = "karpenter.sh/nodeclaim-termination-timestamp";
+
+/// When a NodeClaim's pods go whatever they say; nothing if they may stay as long as they want.
+pub fn termination_time(claim: &NodeClaim) -> Option<Timestamp> {
+    let annotations = claim.metadata.annotations.as_ref()?;
+    annotations.get(TERMINATION_TIME)?.parse().ok()
+}
 
 /// How long a node may take to join before its NodeClaim is given up.
 pub const REGISTRATION_LIMIT: Duration = Duration::from_secs(15 * 60);

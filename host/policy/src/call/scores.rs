@@ -9,9 +9,9 @@ use longshore_core::policy::{CommitmentPool, Draw, Scores};
 use wasmtime::component::{ComponentType, Lift};
 
 use super::answer::{CallError, CostFault, MAX_COST, number};
+use crate::answer_cache::RawScores;
 use crate::columns::Columns;
 use crate::guest_text::{MAX_ERROR_CHARS, cut};
-use crate::kept::RawScores;
 use crate::score_request::ScoreRequest;
 use crate::terms::{Exclusions, Terms};
 

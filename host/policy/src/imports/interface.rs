@@ -7,8 +7,8 @@ use wasmtime::StoreContextMut;
 use wasmtime::component::{ComponentNamedList, Lift, Lower};
 
 use super::state::{StoreData, charge};
+use crate::answer_cache::{Get, Value, View};
 use crate::columns::Columns;
-use crate::kept::{Get, Value, View};
 
 /// A value with a known size in the guest.
 pub(super) trait Bytes {

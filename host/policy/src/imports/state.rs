@@ -5,10 +5,10 @@ use std::sync::Arc;
 use wasmtime::component::{ComponentType, Lift, Lower};
 use wasmtime::{StoreContextMut, Trap};
 
+use crate::answer_cache::Reads;
 use crate::bootstrap::answers::{NodeKind, UserData};
 use crate::bootstrap::facts::BootFacts;
 use crate::cluster_columns::{ClusterColumns, ProposalColumns};
-use crate::kept::Reads;
 use crate::limiter::Limiter;
 use crate::score_request::ScoreRequest;
 use crate::signals::DeclaredSignals;

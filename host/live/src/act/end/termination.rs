@@ -28,7 +28,7 @@ use crate::act::claim_writes;
 use crate::act::context::Context;
 use crate::decide::claims::FINALIZER;
 use crate::observe::node::NodeView;
-use crate::observe::node_claim::{TERMINATION_TIME, is_true};
+use crate::observe::node_claim::{is_true, termination_time};
 use crate::process::mutants::mutant;
 use crate::process::step_error::{StepError, StepOutcome};
 use longshore_core::model::conditions::{DRAINED, INSTANCE_TERMINATING, VOLUMES_DETACHED};
@@ -179,14 +179,7 @@ async fn empty(
                 .seen_closed(&node.name, Instant::now()),
         ),
     );
-    let ends = claim.as_ref().and_then(|c| {
-        c.metadata
-            .annotations
-            .as_ref()?
-            .get(TERMINATION_TIME)?
-            .parse::<Timestamp>()
-            .ok()
-    });
+    let ends = claim.as_ref().and_then(termination_time);
     if let Some(ends) = ends {
         let message = format!(
             "all pods will be deleted by {}",

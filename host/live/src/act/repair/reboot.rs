@@ -27,7 +27,6 @@ use longshore_cloud::{RebootError, RepairAction};
 pub use longshore_core::disrupt::verdicts::REBOOTING;
 use serde_json::{Value, json};
 
-use super::ends;
 use super::policies::{RepairPolicies, Unhealthy};
 use crate::act::claim_writes::{delete, patch_meta, patch_status, set_ready};
 use crate::act::context::Context;
@@ -35,7 +34,7 @@ use crate::act::end::proof;
 use crate::act::end::termination;
 use crate::decide::command::candidate_of;
 use crate::observe::node::NodeView;
-use crate::observe::node_claim::{TERMINATION_TIME, rfc3339};
+use crate::observe::node_claim::{TERMINATION_TIME, rfc3339, termination_time};
 use crate::process::step_error::{StepError, StepOutcome};
 use longshore_core::model::conditions::{DISRUPTION_REASON, INITIALIZED};
 use phase::{ATTEMPTED, BOOT_ID, Due, GRACE, REBOOTS, is_rebooting};
@@ -311,7 +310,7 @@ pub async fn end_within(
     let now = ctx.now();
     let span = Duration::from_secs(u64::try_from(seconds).unwrap_or(0));
     let end = now.checked_add(span).unwrap_or(now);
-    if ends(&claim).is_none_or(|known| known > end) {
+    if termination_time(&claim).is_none_or(|known| known > end) {
         let fields = json!({"annotations": {TERMINATION_TIME: rfc3339(end)}});
         claim.metadata.resource_version = patch_meta(ctx, &claim, fields).await?;
     }

@@ -12,10 +12,10 @@ use longshore_core::plan::Plan;
 use longshore_core::snapshot::{Snapshot, moves};
 use tokio::time::Instant;
 
+use crate::act::catch_panics::guarded;
 use crate::act::disruption::step;
 use crate::act::disruption::step::NewCommand;
 use crate::act::end::termination::disrupted;
-use crate::act::guard::guarded;
 use crate::act::work_queue::Lane;
 use crate::controller::reconcile::Work;
 use crate::controller::{Controller, Done};

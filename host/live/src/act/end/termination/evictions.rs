@@ -1,7 +1,7 @@
 //! Evicts pods in order. A pod that a PodDisruptionBudget protects is asked again and again: for
-//! ever, where the NodeClaim has no `terminationGracePeriod`. With one, a pod that has as long to
-//! end as its node has left, or longer, is deleted at once. When a node has to end is written by
-//! `finalize.rs`, and by repair.
+//! ever, where the NodeClaim has no `terminationGracePeriod`. With one, a pod that needs longer
+//! to end than its node has left is deleted at once. When a node has to end is written by
+//! `write_termination_time` in `act/end/finalize.rs`, and by `act/repair.rs` and `act/repair/reboot.rs`.
 
 use std::sync::Arc;
 

@@ -15,7 +15,7 @@ use crate::metrics::Metrics;
 use crate::process::leader::Leadership;
 
 /// A cloud that refuses mutating calls unless this replica leads, and counts and times all calls.
-pub struct Measured {
+pub struct GatedCloud {
     cloud: Arc<dyn CloudProvider>,
     metrics: Arc<Metrics>,
     leadership: Leadership,
@@ -27,14 +27,14 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(60);
 /// Timeout of a call that lists instances.
 const LIST_TIMEOUT: Duration = Duration::from_secs(180);
 
-impl Measured {
+impl GatedCloud {
     /// Measures the calls to `cloud`.
     pub fn new(
         cloud: Arc<dyn CloudProvider>,
         metrics: Arc<Metrics>,
         leadership: Leadership,
     ) -> Self {
-        Measured {
+        GatedCloud {
             cloud,
             metrics,
             leadership,
@@ -110,7 +110,7 @@ fn karpenters_word(error: &CloudError) -> &'static str {
 }
 
 #[async_trait]
-impl CloudProvider for Measured {
+impl CloudProvider for GatedCloud {
     fn name(&self) -> &'static str {
         self.cloud.name()
     }
@@ -207,7 +207,7 @@ mod tests {
     async fn counted(calls: &[(&str, CloudError)]) -> String {
         let metrics = Arc::new(Metrics::new());
         let cloud = context(&fresh().0, Ok(instance())).provider;
-        let measured = Measured::new(cloud, metrics.clone(), Leadership::new(true));
+        let measured = GatedCloud::new(cloud, metrics.clone(), Leadership::new(true));
         for (method, error) in calls {
             let call = async { Err::<(), _>(error.clone()) };
             let of = ("nodeclaim.lifecycle", *method, Some("general"));
