@@ -22,7 +22,7 @@ use longshore_simcluster::object::Key;
 use longshore_simcluster::server::{
     DeleteOptions, RequestInfo, Server, Subresource, Verdict, resources,
 };
-use longshore_simcluster::world::{Options, World, paused};
+use longshore_simcluster::world::{World, WorldOptions, paused};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -129,9 +129,9 @@ struct Scene {
 
 impl Scene {
     fn new() -> Self {
-        let options = Options {
+        let options = WorldOptions {
             types: Some(types(4)),
-            ..Options::default()
+            ..WorldOptions::default()
         };
         let world = World::new(7, options);
         let told = Told {

@@ -113,7 +113,7 @@ impl Faults {
 
 /// How a cloud is. By default all goes well and there is no end of anything.
 #[derive(Clone, Debug, Default)]
-pub struct Options {
+pub struct CloudOptions {
     /// How long things take.
     pub latencies: Latencies,
     /// What goes wrong.
@@ -226,7 +226,7 @@ struct Inner {
     server: Server,
     clock: Clock,
     chance: KeyedRng,
-    options: Options,
+    options: CloudOptions,
     log: Log,
     event_queue: EventQueue<Work>,
     market: Market,
@@ -250,7 +250,7 @@ impl Cloud {
         clock: Clock,
         seed: u64,
         catalogue: Arc<(Catalogue, Symbols)>,
-        options: Options,
+        options: CloudOptions,
         log: Log,
     ) -> Self {
         let elsewhere = options.elsewhere.as_ref().map(|own| own.0.clone());
