@@ -21,7 +21,7 @@ use longshore_policy::{
     Ability, Assignment, Host, HostConfig, LoadedPolicy, Signals, Terms, WasmPolicies,
 };
 
-use crate::options::Options;
+use crate::options::ResolvedOptions;
 use longshore_live::bootstrap::BootPolicy;
 use longshore_live::config::{PolicyEntry, PolicySource, toml_of};
 use longshore_live::error::Failure;
@@ -37,7 +37,7 @@ pub enum Scorers {
 
 /// Loads the policies that `options` name. A policy that is refused is a failure: nothing else was
 /// asked for.
-pub fn load(options: &Options) -> Result<Scorers, Failure> {
+pub fn load(options: &ResolvedOptions) -> Result<Scorers, Failure> {
     let typed = &options.consolidation;
     if options.policies.is_empty() && typed.is_none() {
         return Ok(Scorers::Price);

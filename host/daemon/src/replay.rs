@@ -330,7 +330,11 @@ impl Replay {
     }
 }
 
-fn plan(snapshot: &Snapshot, policies: &dyn Policies, options: planner::Options) -> RoundOutcome {
+fn plan(
+    snapshot: &Snapshot,
+    policies: &dyn Policies,
+    options: planner::PlanOptions,
+) -> RoundOutcome {
     match planner::plan(snapshot, policies, options) {
         Ok(plan) => RoundOutcome::Decided(Summary::new(
             &Decision::new(snapshot, &plan),

@@ -8,7 +8,7 @@ use expect_test::expect;
 use longshore_api::manifests::Reader;
 use longshore_core::model::ClusterObjects;
 use longshore_core::plan::{Effort, Plan, PodIx};
-use longshore_core::planner::{self, Options};
+use longshore_core::planner::{self, PlanOptions};
 use longshore_core::policy::ByPrice;
 use longshore_core::snapshot::Snapshot;
 use serde_json::Value;
@@ -85,7 +85,7 @@ fn told(cluster: &Value, types: &Value, seed: u64) -> String {
     match planner::plan(
         &snapshot,
         &ByPrice,
-        Options {
+        PlanOptions {
             effort: Effort::Normal,
             seed,
         },

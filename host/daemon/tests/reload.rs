@@ -912,7 +912,7 @@ fn a_policy_that_costs_all_offerings_alike_is_told_once() {
     assert!(told(&scene).is_empty());
     // An explanation asks for itself, and names the policy as the configuration does.
     let apart = scene.manager.take().apart();
-    let options = longshore_core::planner::Options::default();
+    let options = longshore_core::planner::PlanOptions::default();
     longshore_core::planner::plan(&scene.snapshot, &apart, options).unwrap();
     let alike = longshore_core::policy::Policies::alike(&apart);
     assert_eq!((&*alike[0].policy, alike[0].cost), ("one", 0.0));

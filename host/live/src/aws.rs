@@ -54,7 +54,7 @@ use crate::observe::state::ClassView;
 use crate::process::backoff::back_off;
 use crate::process::leader::Leadership;
 use crate::process::step_error::StepError;
-use longshore_api::kinds::Kind;
+use longshore_api::kinds::ObjectKind;
 
 /// The certificate of the API server as a pod has it.
 const CERTIFICATE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt";
@@ -257,8 +257,8 @@ impl Offers for Ec2Offers {
         self.ec2.catalogue(&self.classes.watched(), names)
     }
 
-    fn class_kind(&self) -> Kind {
-        Kind::Ec2NodeClass
+    fn class_kind(&self) -> ObjectKind {
+        ObjectKind::Ec2NodeClass
     }
 
     fn class_views(&self) -> Vec<ClassView> {
@@ -270,12 +270,12 @@ impl Offers for Ec2Offers {
         self.classes.watched().into_iter().map(view).collect()
     }
 
-    fn follows(&self, kind: Kind) -> bool {
-        matches!(kind, Kind::Ec2NodeClass | Kind::NodePool)
+    fn follows(&self, kind: ObjectKind) -> bool {
+        matches!(kind, ObjectKind::Ec2NodeClass | ObjectKind::NodePool)
     }
 
-    fn changed(&self, kind: Kind, name: &str, json: Option<&str>) {
-        if kind == Kind::NodePool {
+    fn changed(&self, kind: ObjectKind, name: &str, json: Option<&str>) {
+        if kind == ObjectKind::NodePool {
             self.boot.note_pool(name, json);
             return;
         }

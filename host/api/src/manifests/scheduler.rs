@@ -50,7 +50,7 @@ struct Constraint {
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
-struct Kind {
+struct KindField {
     kind: Option<String>,
 }
 
@@ -118,7 +118,7 @@ fn constraints(text: &str, names: &mut Symbols) -> Result<Vec<Spread>, Fault> {
             "expected `podTopologySpread: {defaultConstraints: […]}`",
         ));
     }
-    if serde_json::from_str::<Kind>(text)
+    if serde_json::from_str::<KindField>(text)
         .ok()
         .and_then(|k| k.kind)
         .is_none_or(|kind| kind != KIND)

@@ -325,11 +325,11 @@ fn answer<'s>(
 /// Pods that wait, and the existing nodes that have room for them. One that kube-scheduler refuses on a
 /// node that was bought for it holds no room: the node goes if nothing else uses it.
 fn room_for_pending(snapshot: &Snapshot, policies: &dyn Policies) -> Vec<(NodeIx, PodIx)> {
-    use crate::planner::{Options, plan};
+    use crate::planner::{PlanOptions, plan};
     if snapshot.pending.is_empty() {
         return Vec::new();
     }
-    let options = Options {
+    let options = PlanOptions {
         effort: crate::plan::Effort::None,
         seed: 0,
     };

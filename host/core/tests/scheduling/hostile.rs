@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use longshore_core::model::{Excess, Part, Settings, Symbol};
 use longshore_core::plan::{Effort, Plan, Unfit};
-use longshore_core::planner::{self, Options};
+use longshore_core::planner::{self, PlanOptions};
 use longshore_core::policy::ByPrice;
 use longshore_core::snapshot::Snapshot;
 use serde_json::{Value, json};
@@ -32,7 +32,7 @@ fn term(key: &str, selector: Value) -> Value {
 fn planned(objects: &[Value], effort: Effort) -> (Plan, Vec<(String, Unfit)>) {
     let snapshot = Snapshot::new(Arc::new(world(objects, Settings::default())));
     let begun = Instant::now();
-    let plan = planner::plan(&snapshot, &ByPrice, Options { effort, seed: 1 }).unwrap();
+    let plan = planner::plan(&snapshot, &ByPrice, PlanOptions { effort, seed: 1 }).unwrap();
     assert!(
         begun.elapsed() < Duration::from_secs(30),
         "planning took {:?}",

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use longshore_core::model::{MinValuesPolicy, Settings};
 use longshore_core::plan::{Effort, Unfit};
-use longshore_core::planner::{self, Options};
+use longshore_core::planner::{self, PlanOptions};
 use longshore_core::policy::ByPrice;
 use longshore_core::snapshot::Snapshot;
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ fn told(objects: &[Value], settings: Settings) -> String {
     let plan = planner::plan(
         &snapshot,
         &ByPrice,
-        Options {
+        PlanOptions {
             effort: Effort::Normal,
             seed: 1,
         },

@@ -24,7 +24,7 @@ use crate::decide::round::Round;
 use crate::observe::server_pods::{self, Asked};
 use crate::process::lock::lock;
 use crate::status::parts::LastPlan;
-use longshore_api::kinds::Kind;
+use longshore_api::kinds::ObjectKind;
 use longshore_report::decision::{self, UnplacedPod};
 use longshore_report::messages::time_of_day;
 
@@ -190,7 +190,7 @@ impl Controller {
         let pods = wanted.iter().flat_map(|want| want.pods.iter().cloned());
         let (waiting, moving): (Vec<String>, Vec<String>) =
             pods.partition(|pod| self.state.pods.waits(pod));
-        let recent = self.watches.is_recent(Kind::Pod, Instant::now());
+        let recent = self.watches.is_recent(ObjectKind::Pod, Instant::now());
         let purchase = Purchase {
             doubtful: self.purchases.doubtful(&waiting, recent),
             waiting,

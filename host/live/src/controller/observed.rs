@@ -9,7 +9,7 @@ use crate::observe::protection;
 use crate::observe::state::WorkItem;
 use crate::observe::watch::{Change, Observed};
 use crate::process::mutants::mutant;
-use longshore_api::kinds::Kind;
+use longshore_api::kinds::ObjectKind;
 use longshore_api::strip_managed_fields::full_name;
 
 impl Controller {
@@ -54,7 +54,7 @@ impl Controller {
             }
             _ => {}
         }
-        if let (Kind::Pod, Change::Upsert(pod)) = (kind, &change) {
+        if let (ObjectKind::Pod, Change::Upsert(pod)) = (kind, &change) {
             self.tell_protection(pod);
         }
         self.fold(kind, change);
@@ -89,7 +89,7 @@ impl Controller {
 
     /// Takes in what this process has written, before the watch brings it.
     pub(super) fn wrote(&mut self, write: OwnWrite) {
-        if write.kind == Kind::Pod {
+        if write.kind == ObjectKind::Pod {
             // The only write to a pod that is told here.
             self.rollout.nomination_written(&write.name, Instant::now());
         }
@@ -119,7 +119,7 @@ impl Controller {
         }
     }
 
-    fn fold(&mut self, kind: Kind, change: Change) {
+    fn fold(&mut self, kind: ObjectKind, change: Change) {
         match (&change, self.state.lists.trouble(kind)) {
             // Said once, however often it is tried.
             (Change::Failed(why), last) if last != Some(why) => {
@@ -130,9 +130,9 @@ impl Controller {
         }
         let (touched, refused) = self.state.fold(kind, &change);
         self.note_recent();
-        if kind == Kind::CsiNode && !self.follows_drivers && self.state.has_csi_drivers() {
+        if kind == ObjectKind::CsiNode && !self.follows_drivers && self.state.has_csi_drivers() {
             self.follows_drivers = true;
-            Kind::OF_DRIVERS
+            ObjectKind::OF_DRIVERS
                 .iter()
                 .for_each(|kind| self.ctx.relists.ask(*kind));
         }
@@ -150,7 +150,7 @@ impl Controller {
             journal.observed(time, self.state.revision, kind, what, is_refused);
         }
         match refused {
-            Some(refused) if kind == Kind::Pod => tracing::warn!(
+            Some(refused) if kind == ObjectKind::Pod => tracing::warn!(
                 name = refused.name,
                 why = refused.why,
                 "pod, or a part of it, cannot be read; a pod that cannot holds its node"
@@ -161,12 +161,12 @@ impl Controller {
                 why = refused.why,
                 "field cannot be read; the default counts"
             ),
-            Some(refused) if kind == Kind::NodeOverlay => tracing::warn!(
+            Some(refused) if kind == ObjectKind::NodeOverlay => tracing::warn!(
                 name = refused.name,
                 why = refused.why,
                 "NodeOverlay cannot be read; it does not count"
             ),
-            Some(refused) if kind == Kind::NodePool => tracing::warn!(
+            Some(refused) if kind == ObjectKind::NodePool => tracing::warn!(
                 name = refused.name,
                 why = refused.why,
                 "NodePool cannot be read; nothing is bought with it"

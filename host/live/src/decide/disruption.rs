@@ -252,7 +252,7 @@ pub fn explain(
 struct Prepared<'e> {
     snapshot: Snapshot,
     options: RoundOptions<'e>,
-    planning: planner::Options,
+    planning: planner::PlanOptions,
     limit: Option<Duration>,
 }
 

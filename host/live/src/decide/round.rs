@@ -97,14 +97,14 @@ pub fn build_snapshot(
     live: &ActivePolicies,
     mut world: ClusterObjects,
     overlays: &OverlaySet,
-) -> (Snapshot, planner::Options, Option<Duration>) {
+) -> (Snapshot, planner::PlanOptions, Option<Duration>) {
     live.begin_round(world.now);
     let planning = live.planning();
     world.settings = how.settings.clone();
     world.settings.preferences = planning.preferences.unwrap_or(how.settings.preferences);
     world.settings.min_values = planning.min_values.unwrap_or(how.settings.min_values);
     world.settings.node_cost = planning.node_cost.unwrap_or(how.settings.node_cost);
-    let options = planner::Options {
+    let options = planner::PlanOptions {
         effort: planning.improve.unwrap_or_default(),
         seed: planning.seed.unwrap_or(0),
     };

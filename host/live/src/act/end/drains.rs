@@ -21,7 +21,7 @@ use tokio::time::Instant;
 use super::termination::pod::DrainingPod;
 use crate::observe::watch::Change;
 use crate::process::lock::lock;
-use longshore_api::kinds::Kind;
+use longshore_api::kinds::ObjectKind;
 
 /// A node that still has pods is listed again after this long, in case that the watch has lost
 /// something.
@@ -106,10 +106,10 @@ pub struct Attachment {
 
 impl Drains {
     /// Folds a change from a watch. Returns the nodes whose drains have changed.
-    pub fn observe(&self, kind: Kind, change: &Change) -> Vec<String> {
+    pub fn observe(&self, kind: ObjectKind, change: &Change) -> Vec<String> {
         match kind {
-            Kind::Pod => lock(&self.0).pod(change),
-            Kind::VolumeAttachment => lock(&self.0).attachment(change),
+            ObjectKind::Pod => lock(&self.0).pod(change),
+            ObjectKind::VolumeAttachment => lock(&self.0).attachment(change),
             _ => Vec::new(),
         }
     }

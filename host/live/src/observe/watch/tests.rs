@@ -64,11 +64,11 @@ async fn told(
     seconds: u64,
     answer: impl Fn(&str) -> (u16, String) + Send + Sync + 'static,
 ) -> (String, Vec<String>) {
-    told_of(Kind::Pod, seconds, answer).await
+    told_of(ObjectKind::Pod, seconds, answer).await
 }
 
 async fn told_of(
-    kind: Kind,
+    kind: ObjectKind,
     seconds: u64,
     answer: impl Fn(&str) -> (u16, String) + Send + Sync + 'static,
 ) -> (String, Vec<String>) {
@@ -138,13 +138,13 @@ async fn a_nodepool_that_was_deleted_may_have_lost_its_definition() {
             false => (200, items("", "1")),
         })
     };
-    let (text, _) = watched(Kind::NodePool).await;
+    let (text, _) = watched(ObjectKind::NodePool).await;
     let lists = text.matches("Begin").count();
     assert_eq!(
         lists, 4,
         "the first, and one 5 s after each deletion: {text}"
     );
-    let (text, _) = watched(Kind::NodeClaim).await;
+    let (text, _) = watched(ObjectKind::NodeClaim).await;
     assert_eq!(text.matches("Begin").count(), 1, "{text}");
 }
 
