@@ -40,7 +40,7 @@ use tokio::time::Instant;
 
 use claims::Claims;
 use interruptions::Interruptions;
-use observed::{Counting, ToldClasses};
+use observed::{ClassesWithEvents, Counting};
 
 use super::metrics::ec2::Ec2Metrics;
 use super::policies::{LiveBootstrap, PolicyReloader};
@@ -144,13 +144,18 @@ async fn begin(
     policies: PolicyReloader,
 ) -> Result<Cloud, Failure> {
     let classes = Arc::new(KubeClasses::new(client.clone()));
-    let told = Arc::new(ToldClasses::new(classes.clone()));
+    let with_events = Arc::new(ClassesWithEvents::new(classes.clone()));
     let zonal_shift = meant.zonal_shift;
     let eks_says_version = meant.kubernetes.is_empty();
     let clients = Arc::new(clients);
     let mut failures = 0;
     let ec2 = loop {
-        let begun = Ec2::start(clients.clone(), told.clone(), meant.clone(), clock.clone());
+        let begun = Ec2::start(
+            clients.clone(),
+            with_events.clone(),
+            meant.clone(),
+            clock.clone(),
+        );
         match begun.await {
             Err(why) if why.passes() => {
                 failures += 1;
@@ -200,7 +205,7 @@ async fn begin(
         };
         move |ctx| {
             ctx.metrics.also(metrics.registry());
-            told.tell(&ctx);
+            with_events.write_events_with(&ctx);
             run(&ec2, duties, &ctx)
         }
     });
@@ -304,7 +309,7 @@ impl Offers for Ec2Offers {
     }
 }
 
-/// What the tasks beside the loop were told.
+/// Settings of the tasks beside the loop.
 struct Duties {
     /// Name of the queue with interruptions, if there is one.
     queue: Option<String>,

@@ -1,4 +1,4 @@
-//! Bootstrap policies joined with EC2: what a policy is told of machines, and its answer held
+//! Bootstrap policies joined with EC2: what a policy gets about machines, and its answer held
 //! against what `longshore-ec2` knows of user data. An answer that is wrong is replaced by the last
 //! good version's, then by what `on-failure` says; a note says so.
 
@@ -41,7 +41,7 @@ pub type Booted<'a> = &'a dyn Fn(usize, &Kubelet) -> Option<Kept>;
 
 /// Nodes to render user data for.
 pub struct Request<'a> {
-    /// What a policy is told.
+    /// What a policy gets beside the request.
     pub facts: Arc<BootFacts>,
     /// The kind of node.
     pub kind: NodeKind,
@@ -324,7 +324,7 @@ fn of_row(all: &Overheads, row: usize) -> Kept {
     }
 }
 
-/// The cluster as a policy is told of it. `dns` says whether nodes are given the cluster's DNS
+/// The cluster as policies see it. `dns` says whether nodes are given the cluster's DNS
 /// address where their NodeClass names none.
 pub fn cluster(boot: &Boot, dns: bool) -> ClusterFacts {
     let cluster = &boot.cluster;

@@ -51,7 +51,7 @@ pub enum Promotion {
     Auto,
 }
 
-/// What a round, a look or a purchase showed of a canary. Each is told once.
+/// What a round, a look or a purchase showed of a canary. Each is reported once.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Facts {
     /// It was asked about a NodePool of its step.

@@ -116,7 +116,7 @@ struct Controller {
     was_leader: bool,
     garbage: GarbagePasses,
     pool_counts: PoolCounts,
-    /// Policies that give no answer, as NodePools were last told.
+    /// Policies that give no answer, as they were last reported on NodePools.
     troubles: Arc<[Trouble]>,
     /// Next versions of policies, and how they take over.
     canaries: Canaries,

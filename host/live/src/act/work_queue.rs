@@ -44,7 +44,7 @@ impl Lane {
         Lane::Disruption,
     ];
 
-    /// Most tasks of it at a time. Of launches a queue is told.
+    /// Most tasks of it at a time. For launches, [`WorkQueue::new`] is given another number.
     const fn slots(self) -> usize {
         match self {
             Lane::Launch => MAX_LAUNCHES,

@@ -55,34 +55,34 @@ impl Controller {
             _ => {}
         }
         if let (ObjectKind::Pod, Change::Upsert(pod)) = (kind, &change) {
-            self.tell_protection(pod);
+            self.report_protection(pod);
         }
         self.fold(kind, change);
     }
 
     /// Says of a pod that its annotation protects it from nothing, or until when it does.
-    fn tell_protection(&self, pod: &str) {
+    fn report_protection(&self, pod: &str) {
         if !self.was_leader {
             return;
         }
         let now = self.ctx.now().as_second();
-        if let Some(told) = protection::message_for(pod, now) {
-            self.tell_pod(told);
+        if let Some(event) = protection::event_for(pod, now) {
+            self.emit_pod_event(event);
         }
     }
 
-    /// Tells a pod what its annotation does, unless it was told a moment ago.
-    pub(super) fn tell_pod(&self, told: protection::Told) {
-        let pod = (&*told.pod, &*told.uid);
-        if !self.ctx.events.is_due(pod, told.reason, &told.message) {
+    /// Writes an Event about the annotation of a pod, unless the same was written a moment ago.
+    pub(super) fn emit_pod_event(&self, event: protection::ProtectionEvent) {
+        let pod = (&*event.pod, &*event.uid);
+        if !self.ctx.events.is_due(pod, event.reason, &event.message) {
             return;
         }
         let ctx = self.ctx.clone();
         tokio::spawn(async move {
-            let pod = (&*told.pod, &*told.uid);
-            let is_warning = told.reason == protection::INVALID;
+            let pod = (&*event.pod, &*event.uid);
+            let is_warning = event.reason == protection::INVALID;
             ctx.events
-                .pod_with_uid(pod, is_warning, told.reason, &told.message)
+                .pod_with_uid(pod, is_warning, event.reason, &event.message)
                 .await;
         });
     }
@@ -90,7 +90,7 @@ impl Controller {
     /// Takes in what this process has written, before the watch brings it.
     pub(super) fn wrote(&mut self, write: OwnWrite) {
         if write.kind == ObjectKind::Pod {
-            // The only write to a pod that is told here.
+            // The only write to a pod that is reported here.
             self.rollout.nomination_written(&write.name, Instant::now());
         }
         if mutant("ignores-awaited") || !self.watches.wrote(&write, Instant::now()) {

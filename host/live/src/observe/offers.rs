@@ -28,7 +28,7 @@ pub trait Offers: Send + Sync {
         ObjectKind::KwokNodeClass
     }
 
-    /// Whether it wants to be told of objects of a kind, NodePools or node classes.
+    /// Whether [`Offers::changed`] is to be called for objects of a kind: NodePools or node classes.
     fn follows(&self, kind: ObjectKind) -> bool {
         _ = kind;
         false
@@ -70,8 +70,8 @@ pub struct CurrentOffers {
     catalogue: Catalogue,
     /// Names in it that the table did not begin with.
     names: Vec<(String, Symbol)>,
-    /// Objects that the cloud was told of.
-    told: BTreeSet<(ObjectKind, String)>,
+    /// Objects that [`Offers::changed`] was called for, until they are gone.
+    announced: BTreeSet<(ObjectKind, String)>,
 }
 
 impl CurrentOffers {
@@ -112,14 +112,14 @@ impl CurrentOffers {
             && let Some(name) = full_name(json)
         {
             source.changed(kind, &name, Some(json));
-            self.told.insert((kind, name));
+            self.announced.insert((kind, name));
         }
         // Where a list is complete, the state knows what is gone.
         let is_gone = |(kind, name): &(ObjectKind, String)| match kind {
             ObjectKind::NodePool => !state.pools.contains_key(name),
             kind => state.class(kind.at().kind, name) == Class::Missing,
         };
-        for (kind, name) in self.told.extract_if(.., is_gone) {
+        for (kind, name) in self.announced.extract_if(.., is_gone) {
             source.changed(kind, &name, None);
         }
     }
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cloud_is_told_of_each_object_and_once_that_it_is_gone() {
+    fn the_cloud_hears_of_each_object_and_once_that_it_is_gone() {
         let object = |name: &str| {
             let class = r#"{"group":"karpenter.kwok.sh","kind":"KWOKNodeClass","name":"c"}"#;
             format!(

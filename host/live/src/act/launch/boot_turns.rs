@@ -88,7 +88,7 @@ impl FirstBoots {
         *lock(&self.0) = FirstBootsState::default();
     }
 
-    /// The NodeClaim that asked first for a version, told once.
+    /// The NodeClaim that asked first for a version, returned once.
     pub fn take_named(&self, mark: &str) -> Option<String> {
         let mut known = lock(&self.0);
         let first = known

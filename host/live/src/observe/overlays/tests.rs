@@ -221,9 +221,9 @@ fn a_catalogue_is_made_anew_when_an_overlay_a_nodepool_or_the_offers_change() {
     assert_ne!(first, offers.number());
     assert_eq!(number(&state, &offers), first, "another round");
 
-    let mut told = dear("5");
-    told["status"] = json!({"conditions": []});
-    let touched = see(&mut state, ObjectKind::NodeOverlay, &told);
+    let mut judged = dear("5");
+    judged["status"] = json!({"conditions": []});
+    let touched = see(&mut state, ObjectKind::NodeOverlay, &judged);
     assert_eq!(touched, [WorkItem::Overlay("dear".into())]);
     let mut counted = pool("red", "red");
     counted["status"] = json!({"nodes": 7});

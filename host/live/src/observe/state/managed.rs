@@ -83,7 +83,7 @@ impl ClusterState {
         match kind {
             ObjectKind::NodePool => {
                 let is_new = self.foreign.pools.insert(name.to_owned());
-                // Pods that wait are told of it.
+                // Pods that wait get an Event about it.
                 let news = is_new.then_some(WorkItem::Pending).into_iter();
                 match self.pools.remove(name) {
                     Some(_) => news.chain([WorkItem::Pool(name.to_owned())]).collect(),
