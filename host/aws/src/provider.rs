@@ -49,7 +49,7 @@ use crate::{nodeclass, wire};
 pub use start::StartError;
 pub(crate) use state::ProviderState;
 
-/// What the process was told.
+/// Settings of the process.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
     /// The cluster that nodes join. Its name is needed; what else is empty comes from EKS.

@@ -42,7 +42,8 @@ use longshore_live::serve::{http, notices};
 /// Where a pod finds the name of its namespace.
 const NAMESPACE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
 
-/// The namespace of what the daemon has of its own: as typed, else as the daemon is told.
+/// The namespace of what the daemon has of its own: as typed, else by a variable or the service
+/// account.
 pub(crate) fn namespace(typed: Option<&str>) -> String {
     let variable = |name: &str| std::env::var(name).ok().filter(|text| !text.is_empty());
     typed

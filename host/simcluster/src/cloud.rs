@@ -405,7 +405,7 @@ impl Cloud {
         machine.filter(|m| m.runs()).map(|m| m.node.clone())
     }
 
-    /// Whether the daemon was told that an instance goes. The cloud of this crate tells nobody.
+    /// Whether the daemon got a warning that an instance goes. The cloud of this crate sends none.
     pub fn warned(&self, provider_id: &str) -> bool {
         let elsewhere = self.0.elsewhere.as_ref();
         elsewhere.is_some_and(|elsewhere| elsewhere.warned(provider_id))

@@ -1,7 +1,7 @@
 //! Memory that nodes show takes the place of the estimate.
 //!
 //! A figure holds for the type and the images of the class that the node has started from. It is kept
-//! in memory alone: every node is told of again after a start.
+//! in memory alone: every node is reported again after a start.
 
 use longshore_api::quantity::Quantity;
 use longshore_cloud::NodeShows;

@@ -152,7 +152,7 @@ fn survival(answer: &Value) -> String {
     or_dash(
         share("survivesTold")
             .zip(share("survives"))
-            .map(|(told, alone)| format!("{told}, {alone}")),
+            .map(|(nominated, alone)| format!("{nominated}, {alone}")),
     )
 }
 
