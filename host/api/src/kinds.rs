@@ -3,7 +3,7 @@
 /// A kind of object, by the name that Kubernetes has for it.
 #[allow(missing_docs, reason = "a variant's name is the kind's")]
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Kind {
+pub enum ObjectKind {
     NodePool,
     NodeClaim,
     NodeOverlay,
@@ -38,44 +38,44 @@ pub struct At {
     pub plural: &'static str,
 }
 
-impl Kind {
+impl ObjectKind {
     /// Every kind, in the order in which they are asked for.
-    pub const ALL: [Kind; 23] = [
-        Kind::NodePool,
-        Kind::NodeClaim,
-        Kind::NodeOverlay,
-        Kind::KwokNodeClass,
-        Kind::Ec2NodeClass,
-        Kind::Node,
-        Kind::Namespace,
-        Kind::PriorityClass,
-        Kind::StorageClass,
-        Kind::CsiNode,
-        Kind::PersistentVolume,
-        Kind::PersistentVolumeClaim,
-        Kind::VolumeAttachment,
-        Kind::DaemonSet,
-        Kind::ReplicaSet,
-        Kind::StatefulSet,
-        Kind::ReplicationController,
-        Kind::Service,
-        Kind::PodDisruptionBudget,
-        Kind::LimitRange,
-        Kind::CsiDriver,
-        Kind::CsiStorageCapacity,
-        Kind::Pod,
+    pub const ALL: [ObjectKind; 23] = [
+        ObjectKind::NodePool,
+        ObjectKind::NodeClaim,
+        ObjectKind::NodeOverlay,
+        ObjectKind::KwokNodeClass,
+        ObjectKind::Ec2NodeClass,
+        ObjectKind::Node,
+        ObjectKind::Namespace,
+        ObjectKind::PriorityClass,
+        ObjectKind::StorageClass,
+        ObjectKind::CsiNode,
+        ObjectKind::PersistentVolume,
+        ObjectKind::PersistentVolumeClaim,
+        ObjectKind::VolumeAttachment,
+        ObjectKind::DaemonSet,
+        ObjectKind::ReplicaSet,
+        ObjectKind::StatefulSet,
+        ObjectKind::ReplicationController,
+        ObjectKind::Service,
+        ObjectKind::PodDisruptionBudget,
+        ObjectKind::LimitRange,
+        ObjectKind::CsiDriver,
+        ObjectKind::CsiStorageCapacity,
+        ObjectKind::Pod,
     ];
 
     /// Kinds that are watched once a CSI driver runs on a node: before that nothing depends on them.
-    pub const OF_DRIVERS: [Kind; 2] = [Kind::CsiDriver, Kind::CsiStorageCapacity];
+    pub const OF_DRIVERS: [ObjectKind; 2] = [ObjectKind::CsiDriver, ObjectKind::CsiStorageCapacity];
 
     /// The kinds that are watched from the start: of node classes those of the cloud, NodeOverlays only
     /// where they are applied.
-    pub fn watched(class: Kind, overlays: bool) -> impl Iterator<Item = Kind> {
-        Kind::ALL.into_iter().filter(move |kind| match kind {
-            Kind::NodeOverlay => overlays,
-            Kind::KwokNodeClass | Kind::Ec2NodeClass => *kind == class,
-            Kind::CsiDriver | Kind::CsiStorageCapacity => false,
+    pub fn watched(class: ObjectKind, overlays: bool) -> impl Iterator<Item = ObjectKind> {
+        ObjectKind::ALL.into_iter().filter(move |kind| match kind {
+            ObjectKind::NodeOverlay => overlays,
+            ObjectKind::KwokNodeClass | ObjectKind::Ec2NodeClass => *kind == class,
+            ObjectKind::CsiDriver | ObjectKind::CsiStorageCapacity => false,
             _ => true,
         })
     }
@@ -84,71 +84,76 @@ impl Kind {
     pub fn is_configuration(self) -> bool {
         matches!(
             self,
-            Kind::NodePool | Kind::NodeOverlay | Kind::KwokNodeClass | Kind::Ec2NodeClass
+            ObjectKind::NodePool
+                | ObjectKind::NodeOverlay
+                | ObjectKind::KwokNodeClass
+                | ObjectKind::Ec2NodeClass
         )
     }
 
     /// The kind of node class that a reference names.
-    pub fn of_class(kind: &str) -> Option<Kind> {
-        let mut classes = [Kind::KwokNodeClass, Kind::Ec2NodeClass].into_iter();
+    pub fn of_class(kind: &str) -> Option<ObjectKind> {
+        let mut classes = [ObjectKind::KwokNodeClass, ObjectKind::Ec2NodeClass].into_iter();
         classes.find(|class| class.at().kind == kind)
     }
 
     /// Group, version, kind and plural.
     pub fn at(self) -> At {
         let (group, version, kind, plural) = match self {
-            Kind::NodePool => ("karpenter.sh", "v1", "NodePool", "nodepools"),
-            Kind::NodeClaim => ("karpenter.sh", "v1", "NodeClaim", "nodeclaims"),
-            Kind::NodeOverlay => ("karpenter.sh", "v1alpha1", "NodeOverlay", "nodeoverlays"),
-            Kind::KwokNodeClass => (
+            ObjectKind::NodePool => ("karpenter.sh", "v1", "NodePool", "nodepools"),
+            ObjectKind::NodeClaim => ("karpenter.sh", "v1", "NodeClaim", "nodeclaims"),
+            ObjectKind::NodeOverlay => ("karpenter.sh", "v1alpha1", "NodeOverlay", "nodeoverlays"),
+            ObjectKind::KwokNodeClass => (
                 "karpenter.kwok.sh",
                 "v1alpha1",
                 "KWOKNodeClass",
                 "kwoknodeclasses",
             ),
-            Kind::Ec2NodeClass => ("karpenter.k8s.aws", "v1", "EC2NodeClass", "ec2nodeclasses"),
-            Kind::Node => ("", "v1", "Node", "nodes"),
-            Kind::Namespace => ("", "v1", "Namespace", "namespaces"),
-            Kind::PriorityClass => (
+            ObjectKind::Ec2NodeClass => {
+                ("karpenter.k8s.aws", "v1", "EC2NodeClass", "ec2nodeclasses")
+            }
+            ObjectKind::Node => ("", "v1", "Node", "nodes"),
+            ObjectKind::Namespace => ("", "v1", "Namespace", "namespaces"),
+            ObjectKind::PriorityClass => (
                 "scheduling.k8s.io",
                 "v1",
                 "PriorityClass",
                 "priorityclasses",
             ),
-            Kind::StorageClass => ("storage.k8s.io", "v1", "StorageClass", "storageclasses"),
-            Kind::CsiNode => ("storage.k8s.io", "v1", "CSINode", "csinodes"),
-            Kind::PersistentVolume => ("", "v1", "PersistentVolume", "persistentvolumes"),
-            Kind::PersistentVolumeClaim => {
+            ObjectKind::StorageClass => ("storage.k8s.io", "v1", "StorageClass", "storageclasses"),
+            ObjectKind::CsiNode => ("storage.k8s.io", "v1", "CSINode", "csinodes"),
+            ObjectKind::PersistentVolume => ("", "v1", "PersistentVolume", "persistentvolumes"),
+            ObjectKind::PersistentVolumeClaim => {
                 ("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims")
             }
-            Kind::VolumeAttachment => (
+            ObjectKind::VolumeAttachment => (
                 "storage.k8s.io",
                 "v1",
                 "VolumeAttachment",
                 "volumeattachments",
             ),
-            Kind::DaemonSet => ("apps", "v1", "DaemonSet", "daemonsets"),
-            Kind::ReplicaSet => ("apps", "v1", "ReplicaSet", "replicasets"),
-            Kind::StatefulSet => ("apps", "v1", "StatefulSet", "statefulsets"),
-            Kind::ReplicationController => {
+            ObjectKind::DaemonSet => ("apps", "v1", "DaemonSet", "daemonsets"),
+            ObjectKind::ReplicaSet => ("apps", "v1", "ReplicaSet", "replicasets"),
+            ObjectKind::StatefulSet => ("apps", "v1", "StatefulSet", "statefulsets"),
+            ObjectKind::ReplicationController => {
                 ("", "v1", "ReplicationController", "replicationcontrollers")
             }
-            Kind::Service => ("", "v1", "Service", "services"),
-            Kind::PodDisruptionBudget => (
+            ObjectKind::Service => ("", "v1", "Service", "services"),
+            ObjectKind::PodDisruptionBudget => (
                 "policy",
                 "v1",
                 "PodDisruptionBudget",
                 "poddisruptionbudgets",
             ),
-            Kind::LimitRange => ("", "v1", "LimitRange", "limitranges"),
-            Kind::CsiDriver => ("storage.k8s.io", "v1", "CSIDriver", "csidrivers"),
-            Kind::CsiStorageCapacity => (
+            ObjectKind::LimitRange => ("", "v1", "LimitRange", "limitranges"),
+            ObjectKind::CsiDriver => ("storage.k8s.io", "v1", "CSIDriver", "csidrivers"),
+            ObjectKind::CsiStorageCapacity => (
                 "storage.k8s.io",
                 "v1",
                 "CSIStorageCapacity",
                 "csistoragecapacities",
             ),
-            Kind::Pod => ("", "v1", "Pod", "pods"),
+            ObjectKind::Pod => ("", "v1", "Pod", "pods"),
         };
         At {
             group,

@@ -40,7 +40,7 @@ struct Inner<K, V> {
     seen: Box<Seen>,
 }
 
-/// Is told of each batch before it runs: how many questions it has, and how long the first waited.
+/// Called with each batch before it runs: how many questions it has, and how long the first waited.
 type Seen = dyn Fn(usize, Duration) + Send + Sync;
 
 impl<K, V> Clone for Batcher<K, V> {
@@ -61,7 +61,7 @@ impl<K: Send + 'static, V: Send + 'static> Batcher<K, V> {
         Batcher::seen(window, |_, _| {}, run)
     }
 
-    /// The same, where `seen` is told of each batch before it runs: how many questions it has, and
+    /// The same, where `seen` is called with each batch before it runs: how many questions it has, and
     /// how long the first waited.
     pub fn seen<R>(
         window: Window,

@@ -158,13 +158,13 @@ impl Clients {
         }
     }
 
-    /// The same, and an observer is told of every call.
+    /// The same, with an observer of every call.
     pub fn observed_by(mut self, observer: Arc<dyn Observer>) -> Self {
         self.observer = observer;
         self
     }
 
-    /// Who is told what happens.
+    /// The observer of calls.
     pub fn observer(&self) -> &dyn Observer {
         &*self.observer
     }

@@ -18,7 +18,7 @@
 //!   requests are to succeed, `reboot` starts an instance anew;
 //! - [`provider`] puts them together behind `CloudProvider`, [`controller`] keeps the status of
 //!   EC2NodeClasses, [`store`] is where both find them;
-//! - [`observer`] is told what happens, for metrics;
+//! - [`observer`] has the trait that metrics implement to count calls;
 //! - [`policy`] is the IAM policy and the CloudFormation stack that all this needs.
 
 pub mod batch;

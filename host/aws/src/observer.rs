@@ -22,7 +22,7 @@ pub struct Called {
     pub error: Option<Class>,
 }
 
-/// Is told what happens. Every method does nothing unless an implementation wants to know.
+/// Counts what happens. A method that an implementation leaves out does nothing.
 pub trait Observer: Send + Sync {
     /// A call has ended.
     fn called(&self, call: Call, how: Called) {

@@ -47,9 +47,9 @@ use crate::store::NodeClasses;
 use crate::{nodeclass, wire};
 
 pub use start::StartError;
-pub(crate) use state::State;
+pub(crate) use state::ProviderState;
 
-/// What the process was told.
+/// Settings of the process.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
     /// The cluster that nodes join. Its name is needed; what else is empty comes from EKS.
@@ -99,7 +99,7 @@ pub(crate) struct Inner {
     /// The cluster's ARN; empty if EKS does not know the cluster.
     pub(crate) arn: String,
     clock: Clock,
-    state: Mutex<State>,
+    state: Mutex<ProviderState>,
     /// One launch of a claim, or of a group, at a time.
     claims: Mutex<BTreeMap<String, Arc<tokio::sync::Mutex<()>>>>,
     /// One creation of templates at a time: launches that coincide mostly want the same.
@@ -312,7 +312,7 @@ impl Ec2 {
         (self.inner.clock)()
     }
 
-    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn state(&self) -> MutexGuard<'_, ProviderState> {
         lock(&self.inner.state)
     }
 
@@ -567,7 +567,7 @@ impl Ec2 {
     }
 }
 
-impl State {
+impl ProviderState {
     /// An instance with what its class says of its type.
     fn instance(&self, facts: &InstanceFacts) -> Instance {
         let class = facts.tags.get(tags::NODE_CLASS);

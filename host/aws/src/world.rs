@@ -88,7 +88,7 @@ fn saved(region: &Region, types: Vec<Value>, notes: Vec<String>) -> SavedWorld {
             on_demand[&*kind.name] = price.into();
         }
         let prices = here.iter().filter_map(|zone| {
-            let price = region.spot_as_told(at, zone)?;
+            let price = region.known_spot(at, zone)?;
             Some((zones.get(zone)?.name.to_string(), Value::from(price)))
         });
         let prices: serde_json::Map<String, Value> = prices.collect();

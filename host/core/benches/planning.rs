@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use longshore_core::plan::Effort;
-use longshore_core::planner::{self, Options};
+use longshore_core::planner::{self, PlanOptions};
 use longshore_core::policy::ByPrice;
 use longshore_core::snapshot::Snapshot;
 
@@ -30,7 +30,7 @@ fn main() {
         let mut bought = (0.0, 0, 0);
         for _ in 0..TIMES {
             let begun = Instant::now();
-            let plan = planner::plan(&snapshot, &ByPrice, Options { effort, seed: 0 });
+            let plan = planner::plan(&snapshot, &ByPrice, PlanOptions { effort, seed: 0 });
             seconds.push(begun.elapsed().as_secs_f64());
             let plan = plan.unwrap_or_else(|rejected| panic!("{:?}", rejected.violations));
             bought = (plan.effective_cost, plan.claims.len(), plan.unplaced.len());

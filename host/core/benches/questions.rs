@@ -61,7 +61,7 @@ fn main() {
     let nodes = snapshot.nodes.len() as u32;
     // The first time each shape is asked about its requirements are interned.
     let mut seconds = Vec::new();
-    let mut told = String::new();
+    let mut summary = String::new();
     for _ in 0..3 {
         let (calls, bytes) = (CALLS.load(Ordering::Relaxed), BYTES.load(Ordering::Relaxed));
         LARGEST.store(0, Ordering::Relaxed);
@@ -78,7 +78,7 @@ fn main() {
         let per = |now: &AtomicU64, before: u64| {
             (now.load(Ordering::Relaxed) - before) / u64::from(nodes.max(1))
         };
-        told = format!(
+        summary = format!(
             "{moved} pods to other nodes, {bought} nodes bought, {unplaced} pods unplaced, {alone} nodes could go; \
              {} allocations and {} bytes a question, the largest {} bytes",
             per(&CALLS, calls),
@@ -89,7 +89,7 @@ fn main() {
     let least = seconds.iter().copied().fold(f64::INFINITY, f64::min);
     println!(
         "{nodes} nodes, {} pods: compiled in {:.3} s, {nodes} answers in {:.3} s the first time and {least:.3} s after \
-         that; {told}",
+         that; {summary}",
         snapshot.movable().len(),
         compiled.as_secs_f64(),
         seconds[0],

@@ -24,12 +24,12 @@ use crate::schedule::pod_groups::PodGroup;
 use crate::snapshot::Snapshot;
 use crate::stop::Stop;
 
-/// How to plan.
+/// Effort and seed of a plan: with the snapshot and scores, all that it depends on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Options {
+pub struct PlanOptions {
     /// How much work goes into a cheaper plan.
     pub effort: Effort,
-    /// Start of pseudo-random numbers.
+    /// Seed of pseudo-random numbers: the same seed gives the same plan.
     pub seed: u64,
 }
 
@@ -62,7 +62,7 @@ const USUAL_RULES: usize = 4;
 pub fn plan(
     snapshot: &Snapshot,
     policies: &dyn Policies,
-    options: Options,
+    options: PlanOptions,
 ) -> Result<Plan, Box<Rejected>> {
     plan_until(snapshot, policies, options, Stop::never())
 }
@@ -76,7 +76,7 @@ pub fn plan(
 pub fn plan_until(
     snapshot: &Snapshot,
     policies: &dyn Policies,
-    options: Options,
+    options: PlanOptions,
     stop: Stop<'_>,
 ) -> Result<Plan, Box<Rejected>> {
     let policies = &Once::new(policies);
@@ -156,7 +156,7 @@ fn is_of_totals(violation: &Violation) -> bool {
 fn plan_all(
     snapshot: &Snapshot,
     policies: &dyn Policies,
-    options: Options,
+    options: PlanOptions,
     stop: Stop<'_>,
 ) -> Result<Plan, Box<Rejected>> {
     // Most rounds have no pod to plan for, because the waiting pods are nominated already. Such
@@ -169,7 +169,7 @@ fn plan_all(
     } else {
         stop
     };
-    let with = |effort| Options { effort, ..options };
+    let with = |effort| PlanOptions { effort, ..options };
     let quick = match options.effort {
         Effort::Thorough => search(snapshot, policies, with(Effort::Quick), stop),
         _ => None,
@@ -200,7 +200,7 @@ fn plan_all(
 fn search(
     snapshot: &Snapshot,
     policies: &dyn Policies,
-    options: Options,
+    options: PlanOptions,
     stop: Stop<'_>,
 ) -> Option<Result<Plan, Box<Rejected>>> {
     let mut counted = Counted::default();
@@ -228,7 +228,7 @@ enum Attempt {
 fn attempt(
     snapshot: &Snapshot,
     policies: &dyn Policies,
-    options: Options,
+    options: PlanOptions,
     counted: &Counted,
     stop: Stop<'_>,
 ) -> Option<Attempt> {

@@ -231,7 +231,7 @@ pub struct DisruptArgs {
 pub struct ExplainArgs {
     /// What to explain
     #[arg(value_name = "KIND")]
-    pub kind: Kind,
+    pub kind: ExplainedKind,
     /// The pod, as NAMESPACE/NAME, or NAME where only one namespace has it; or the node
     #[arg(value_name = "NAME")]
     pub name: String,
@@ -488,7 +488,7 @@ pub enum Output {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Kind {
+pub enum ExplainedKind {
     /// A pod: why it got its node, or none
     #[value(alias = "pods", alias = "po")]
     Pod,

@@ -7,7 +7,7 @@ use longshore_report::explained::Explained;
 use longshore_report::pod_explanation::{ExplainInput, NotExplained, explain};
 
 use crate::answer::Answer;
-use crate::args::{ExplainArgs, Kind, Output};
+use crate::args::{ExplainArgs, ExplainedKind, Output};
 use crate::disrupt;
 use crate::input;
 use crate::plan::{Planned, decide};
@@ -19,7 +19,7 @@ use longshore_live::error::Failure;
 pub fn run(args: &ExplainArgs) -> Result<Answer, Failure> {
     let explained = if args.world.snapshot.is_empty() {
         ask(args)?
-    } else if args.kind == Kind::Node {
+    } else if args.kind == ExplainedKind::Node {
         disrupt::explain_node(args)?
     } else {
         let planned = decide(&args.world)?;
@@ -68,7 +68,7 @@ fn failure(why: NotExplained) -> Failure {
     }
 }
 
-/// Asks a daemon.
+/// Asks a daemon over HTTP and reads its answer.
 fn ask(args: &ExplainArgs) -> Result<Explained, Failure> {
     let escaped: String = args
         .name
@@ -84,8 +84,8 @@ fn ask(args: &ExplainArgs) -> Result<Explained, Failure> {
     let at = status::address(args.at.as_deref());
     let alone = "start `longshore run`, or give manifests with --snapshot.";
     let kind = match args.kind {
-        Kind::Pod => "pod",
-        Kind::Node => "node",
+        ExplainedKind::Pod => "pod",
+        ExplainedKind::Node => "node",
     };
     let body = status::ask(&at, &format!("/explain/{kind}/{escaped}"), alone)?;
     serde_json::from_str(&body).map_err(|_| Failure::Usage {

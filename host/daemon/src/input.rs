@@ -19,7 +19,7 @@ use longshore_cloud::RepairPolicy;
 use longshore_core::model::{ClusterObjects, NodePool, Pod};
 use serde_json::{Value, json};
 
-use crate::options::Options;
+use crate::options::ResolvedOptions;
 use crate::spread::default_spread;
 use longshore_live::error::Failure;
 use longshore_live::managed::Managed;
@@ -30,7 +30,7 @@ const MAX_UNPACKED_BYTES: u64 = 512 << 20;
 const MAX_INPUT_BYTES: u64 = 2 << 30;
 
 /// Reads what `options` name.
-pub fn read(options: &Options) -> Result<(ClusterObjects, Diagnostics), Failure> {
+pub fn read(options: &ResolvedOptions) -> Result<(ClusterObjects, Diagnostics), Failure> {
     let mut reader = Reader::of_manifests();
     let mut classes = aws::Classes::default();
     let mut overlays = overlays::Texts::default();
@@ -234,7 +234,7 @@ fn untried_pods(world: &ClusterObjects, source: &str, problems: &mut Diagnostics
 /// Says which kinds of the input do not count, though a user may expect them to.
 fn passed_over(
     world: &ClusterObjects,
-    options: &Options,
+    options: &ResolvedOptions,
     source: &str,
     problems: &mut Diagnostics,
 ) {

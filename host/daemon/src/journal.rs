@@ -8,7 +8,7 @@ use longshore_api::crd::Timestamp;
 
 use crate::answer::Answer;
 use crate::args::{GrepArgs, OnlyArgs, ShowArgs};
-use longshore_api::kinds::Kind;
+use longshore_api::kinds::ObjectKind;
 use longshore_journal::messages::{self, ChangeKind};
 use longshore_journal::read::{Item, Reader};
 use longshore_journal::record::{Observed, Record, What};
@@ -51,7 +51,7 @@ enum Printed {
 struct Filter {
     from: Option<i64>,
     to: Option<i64>,
-    kind: Option<Kind>,
+    kind: Option<ObjectKind>,
     rounds: bool,
 }
 
@@ -68,18 +68,21 @@ impl Filter {
                 })
         };
         let kind = |typed: &String| {
-            let is = |kind: &Kind| {
+            let is = |kind: &ObjectKind| {
                 let at = kind.at();
                 [at.kind, at.plural]
                     .iter()
                     .any(|name| name.eq_ignore_ascii_case(typed))
             };
-            Kind::ALL
+            ObjectKind::ALL
                 .into_iter()
                 .find(is)
                 .ok_or_else(|| Failure::Usage {
                     message: format!("--kind {typed}: no such kind"),
-                    hint: format!("there are {}", Kind::ALL.map(messages::kind).join(", ")),
+                    hint: format!(
+                        "there are {}",
+                        ObjectKind::ALL.map(messages::kind).join(", ")
+                    ),
                 })
         };
         Ok(Filter {
@@ -114,7 +117,7 @@ fn lines(
     out: &mut impl Write,
 ) -> Result<Printed, Failure> {
     let mut reader = Reader::open(path)?;
-    let mut there: HashSet<(Kind, String)> = HashSet::new();
+    let mut there: HashSet<(ObjectKind, String)> = HashSet::new();
     let (mut known, mut printed) = (0usize, Printed::Nothing);
     let mut say = |time: Option<i64>, line: String| {
         printed = Printed::Some;
@@ -213,7 +216,7 @@ fn lines(
 
 /// Tracks existing objects.
 fn change_kind(
-    there: &mut HashSet<(Kind, String)>,
+    there: &mut HashSet<(ObjectKind, String)>,
     checkpoint: bool,
     observed: &Observed,
 ) -> ChangeKind {

@@ -20,7 +20,7 @@ use longshore_live::policies::typed::{read, scorer, settings_of};
 
 /// How to plan, and on what.
 #[derive(Debug, PartialEq)]
-pub struct Options {
+pub struct ResolvedOptions {
     /// Files with manifests; `-` is standard input.
     pub snapshot: Vec<PathBuf>,
     /// The file with instance types; `None` for the built-in ones.
@@ -29,13 +29,13 @@ pub struct Options {
     pub aws: Option<Aws>,
     /// Nothing names the provider: the manifests' NodePools decide between `aws` and KWOK.
     pub by_manifests: bool,
-    /// How hard to try.
+    /// How much work goes into a cheaper plan.
     pub effort: Effort,
-    /// Decides between equals.
+    /// Seed of pseudo-random numbers: the same seed gives the same plan.
     pub seed: u64,
     /// How long a cheaper plan may be looked for.
     pub time_limit: Duration,
-    /// What planning depends on.
+    /// Settings of the cluster that plans depend on, such as preferences and feature gates.
     pub settings: Settings,
     /// Karpenter's gate NodeOverlay: NodeOverlays change the catalogue.
     pub node_overlay: bool,
@@ -53,10 +53,10 @@ pub struct Options {
     pub signals: BTreeMap<String, PathBuf>,
 }
 
-impl Options {
+impl ResolvedOptions {
     /// What the planner wants to know.
-    pub fn how(&self) -> planner::Options {
-        planner::Options {
+    pub fn how(&self) -> planner::PlanOptions {
+        planner::PlanOptions {
             effort: self.effort,
             seed: self.seed,
         }
@@ -193,7 +193,7 @@ pub fn gates<'a>(flag: &str, typed: &'a str) -> Result<BTreeMap<&'a str, bool>, 
 }
 
 /// Reads the configuration that `args` names, and applies its flags.
-pub fn resolve(args: &WorldArgs) -> Result<Options, Failure> {
+pub fn resolve(args: &WorldArgs) -> Result<ResolvedOptions, Failure> {
     let config = match &args.config {
         Some(file) => config::parse(file, &read(file)?).map_err(Failure::Config)?,
         None => Config::default(),
@@ -229,7 +229,7 @@ pub fn resolve(args: &WorldArgs) -> Result<Options, Failure> {
     )?;
     let gate = |name: &str, default: bool| gates.get(name).copied().unwrap_or(default);
     let (aws, by_manifests) = source(args)?;
-    Ok(Options {
+    Ok(ResolvedOptions {
         snapshot: args.snapshot.clone(),
         instance_types: args.instance_types.clone(),
         aws,

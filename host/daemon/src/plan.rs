@@ -14,7 +14,7 @@ use crate::answer::Answer;
 use crate::args::{Output, PlanArgs, WorldArgs};
 use crate::disrupt;
 use crate::input;
-use crate::options::{self, Options};
+use crate::options::{self, ResolvedOptions};
 use crate::policies::{self, Scorers};
 use longshore_live::decide::deadline::{self, Deadline};
 use longshore_live::error::Failure;
@@ -54,19 +54,19 @@ pub fn run(args: &PlanArgs) -> Result<Answer, Failure> {
 /// A plan with everything that it was made of.
 pub struct Planned {
     /// The options of the request.
-    pub options: Options,
+    pub options: ResolvedOptions,
     /// What it was made on.
     pub snapshot: Snapshot,
     /// The scorers that were called.
     pub scorers: Scorers,
-    /// Input that was skipped.
+    /// Faults in the input, whose objects were skipped.
     pub problems: Diagnostics,
     pub plan: Plan,
     /// Seconds of reading and parsing.
     pub parse_seconds: f64,
-    /// Seconds of joining.
+    /// Seconds of joining the objects to a snapshot.
     pub state_seconds: f64,
-    /// Seconds of deciding.
+    /// Seconds of planning and checking.
     pub seconds: f64,
 }
 

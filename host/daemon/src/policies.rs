@@ -23,7 +23,7 @@ use longshore_policy::{
 
 use component::Component;
 
-use crate::options::Options;
+use crate::options::ResolvedOptions;
 use longshore_live::bootstrap::BootPolicy;
 use longshore_live::config::PolicyEntry;
 use longshore_live::error::Failure;
@@ -31,7 +31,7 @@ use longshore_live::policies::{grants, shipped, typed};
 
 /// The policies of one run.
 pub enum Scorers {
-    /// No policy was named.
+    /// No policy was named: offerings cost their list price.
     Price,
     /// Policies by NodePool, in their order; price for NodePools that none serves.
     Wasm(Box<WasmPolicies>),
@@ -39,7 +39,7 @@ pub enum Scorers {
 
 /// Loads the policies that `options` name. A policy that is refused is a failure: nothing else was
 /// asked for.
-pub fn load(options: &Options) -> Result<Scorers, Failure> {
+pub fn load(options: &ResolvedOptions) -> Result<Scorers, Failure> {
     let typed = &options.consolidation;
     if options.policies.is_empty() && typed.is_none() {
         return Ok(Scorers::Price);

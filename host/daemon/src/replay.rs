@@ -43,9 +43,9 @@ use recorded::{RecordedAnswers, RecordedPolicies, Scorer};
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Verdict {
-    /// Files that were read.
+    /// Segment files of the journal that were read.
     pub segments: usize,
-    /// Observations that were folded.
+    /// Observations that were taken into the state.
     pub observations: usize,
     /// Rounds that were decided again and came out the same.
     pub equal: usize,
@@ -330,7 +330,11 @@ impl Replay {
     }
 }
 
-fn plan(snapshot: &Snapshot, policies: &dyn Policies, options: planner::Options) -> RoundOutcome {
+fn plan(
+    snapshot: &Snapshot,
+    policies: &dyn Policies,
+    options: planner::PlanOptions,
+) -> RoundOutcome {
     match planner::plan(snapshot, policies, options) {
         Ok(plan) => RoundOutcome::Decided(Summary::new(
             &Decision::new(snapshot, &plan),

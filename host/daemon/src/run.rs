@@ -42,7 +42,8 @@ use longshore_live::serve::{http, notices};
 /// Where a pod finds the name of its namespace.
 const NAMESPACE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
 
-/// The namespace of what the daemon has of its own: as typed, else as the daemon is told.
+/// The namespace of what the daemon has of its own: as typed, else by a variable or the service
+/// account.
 pub(crate) fn namespace(typed: Option<&str>) -> String {
     let variable = |name: &str| std::env::var(name).ok().filter(|text| !text.is_empty());
     typed
@@ -200,7 +201,7 @@ fn directives(level: &str) -> String {
     format!("{level},kube=warn,kube_client::client::tls=error,hyper=warn,h2=warn,tower=warn")
 }
 
-/// Nodes without machines.
+/// The KWOK provider: Nodes without machines, from a file of instance types.
 fn kwok(args: &RunArgs, settings: &Settings, client: &Client) -> Result<Cloud, Failure> {
     let file = args.instance_types.as_deref();
     let file = file.or(settings.instance_types.as_deref());
@@ -219,7 +220,7 @@ fn kwok(args: &RunArgs, settings: &Settings, client: &Client) -> Result<Cloud, F
     })
 }
 
-/// Instances of EC2.
+/// The EC2 provider: waits until EC2 answers.
 #[cfg(feature = "aws")]
 async fn ec2(
     args: &RunArgs,

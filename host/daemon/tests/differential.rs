@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use longshore_api::manifests::Reader;
 use longshore_core::plan::{Effort, Plan, Unfit};
-use longshore_core::planner::{self, Options};
+use longshore_core::planner::{self, PlanOptions};
 use longshore_core::policy::ByPrice;
 use longshore_core::snapshot::Snapshot;
 use serde_json::Value;
@@ -91,7 +91,7 @@ fn differences(answer: &Answer, found: &mut Differences) -> String {
     let snapshot = snapshot(answer.seed);
     let seed = answer.seed;
     let mut lines = String::new();
-    let mut plan = |effort| match planner::plan(&snapshot, &ByPrice, Options { effort, seed }) {
+    let mut plan = |effort| match planner::plan(&snapshot, &ByPrice, PlanOptions { effort, seed }) {
         Ok(plan) => {
             for unplaced in &plan.unplaced {
                 if unplaced

@@ -134,7 +134,7 @@ fn a_policy_that_flips_its_answers_leaves_no_pod_without_a_node() {
     for second in 0..20 {
         let live = scene.manager.take();
         live.begin_round(1_700_000_000 + second);
-        let plan = planner::plan(&scene.snapshot, &*live, planner::Options::default()).unwrap();
+        let plan = planner::plan(&scene.snapshot, &*live, planner::PlanOptions::default()).unwrap();
         assert!(plan.unplaced.is_empty() && !plan.claims.is_empty());
         bought.insert(
             plan.claims
@@ -217,7 +217,7 @@ fn an_hour_of_traps(name: &str, more: &str) -> (usize, Option<Active>, String) {
             now += Duration::from_secs(60);
             let live = scene.manager.take();
             live.begin_round(1_700_000_000 + 60 * (20 * process + minute));
-            let plan = planner::plan(&scene.snapshot, &*live, planner::Options::default());
+            let plan = planner::plan(&scene.snapshot, &*live, planner::PlanOptions::default());
             let plan = plan.unwrap();
             let is_gpu = |claim: &PlannedClaim| {
                 let offering = world.catalogue.offering(claim.offering);

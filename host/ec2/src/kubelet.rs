@@ -19,7 +19,7 @@ pub use versions::{KNOWN, Kubelets, minor};
 
 use crate::validation::fault::Fault;
 
-/// What the kubelet can be told to evict pods by.
+/// Signals that the kubelet can evict pods by.
 pub(crate) const EVICTION_SIGNALS: [&str; 6] = [
     "memory.available",
     "nodefs.available",

@@ -1,4 +1,4 @@
-//! Launch templates: what EC2 is told of an instance before it chooses type and zone.
+//! Launch templates: what EC2 gets of an instance before it chooses type and zone.
 //!
 //! [`templates`] is a function of a [`Launch`]: a NodeClaim, its NodeClass, and the instance types
 //! that it may get. Types share a template where everything in it is the same: image, user data,

@@ -9,7 +9,7 @@ pub use nodes::{Node, Rendered, nodes, read_nodes};
 
 use crate::nodeclass::{Ami, AmiFamily, AmiSelectorTerm};
 
-/// A taint of a NodePool or a NodeClaim as user data has it: nodes are not told when it was added.
+/// A taint of a NodePool or a NodeClaim as user data has it: without the time at which it was added.
 pub fn taint(taint: &longshore_api::crd::Taint) -> Taint {
     Taint {
         key: taint.key.clone(),

@@ -144,7 +144,7 @@ pub struct Interrupted {
     pub instance: String,
     /// What is published.
     #[serde(default)]
-    pub kind: Kind,
+    pub kind: InterruptionNotice,
     /// From the warning to the end; `None`: 120.
     #[serde(default)]
     pub after_seconds: Option<u32>,
@@ -153,7 +153,7 @@ pub struct Interrupted {
 /// What is published about an instance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Kind {
+pub enum InterruptionNotice {
     /// A spot interruption warning, then the end.
     #[default]
     Spot,
@@ -165,13 +165,13 @@ pub enum Kind {
     ScheduledChange,
 }
 
-impl Kind {
+impl InterruptionNotice {
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Kind::Spot => "spot",
-            Kind::Rebalance => "rebalance",
-            Kind::Reservation => "reservation",
-            Kind::ScheduledChange => "scheduledChange",
+            InterruptionNotice::Spot => "spot",
+            InterruptionNotice::Rebalance => "rebalance",
+            InterruptionNotice::Reservation => "reservation",
+            InterruptionNotice::ScheduledChange => "scheduledChange",
         }
     }
 }

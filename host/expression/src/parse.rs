@@ -61,7 +61,7 @@ pub enum Logical {
 }
 
 /// What the parts of an expression mean. Each is asked for as soon as it is read, so that the first
-/// fault of a text is the one that is told. `at` is a byte of the text.
+/// fault of a text is the one that is reported. `at` is a byte of the text.
 pub trait Language {
     /// A part of an expression, with its type.
     type Part;

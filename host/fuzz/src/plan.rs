@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use longshore_api::manifests::Reader;
 use longshore_core::plan::Effort;
-use longshore_core::planner::{self, Options};
+use longshore_core::planner::{self, PlanOptions};
 use longshore_core::policy::ByPrice;
 use longshore_core::snapshot::Snapshot;
 use longshore_core::stop::Stop;
@@ -50,7 +50,7 @@ pub fn plan(input: &[u8]) {
     world.now = NOW;
     let snapshot = Snapshot::new(Arc::new(world));
     let effort = [Effort::None, Effort::Quick, Effort::Normal][usize::from(effort % 3)];
-    match planner::plan(&snapshot, &ByPrice, Options { effort, seed }) {
+    match planner::plan(&snapshot, &ByPrice, PlanOptions { effort, seed }) {
         Ok(plan) => {
             kube_scheduler::simulate(&snapshot, &plan, seed);
             if let Some(left) = plan.unplaced.first() {

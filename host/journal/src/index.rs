@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 
 use super::record::{What, bit, code};
-use longshore_api::kinds::Kind;
+use longshore_api::kinds::ObjectKind;
 
 /// Where a record is in its segment: byte of its frame, and byte in the frame's text.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -68,7 +68,7 @@ pub struct Kept {
     /// Where it is in the journal.
     pub at: At,
     /// The kind of its object.
-    pub kind: Kind,
+    pub kind: ObjectKind,
     /// A list of its kind that is being read has named it.
     pub listed: bool,
 }
@@ -76,7 +76,14 @@ pub struct Kept {
 impl Index {
     /// Takes in what was observed; `name` is that of the object, if it has one, `at` where its
     /// record is.
-    pub fn note(&mut self, kind: Kind, what: &What, name: Option<&str>, refused: bool, at: At) {
+    pub fn note(
+        &mut self,
+        kind: ObjectKind,
+        what: &What,
+        name: Option<&str>,
+        refused: bool,
+        at: At,
+    ) {
         let objects = self.of(kind);
         match (what, name) {
             (What::Begin, _) => {
@@ -135,8 +142,8 @@ impl Index {
     }
 
     /// Kinds whose list is being read.
-    pub fn listing(&self) -> impl Iterator<Item = Kind> {
-        Kind::ALL.into_iter().filter(|&kind| {
+    pub fn listing(&self) -> impl Iterator<Item = ObjectKind> {
+        ObjectKind::ALL.into_iter().filter(|&kind| {
             self.kinds
                 .get(usize::from(code(kind)))
                 .is_some_and(|objects| objects.listing.is_some())
@@ -146,7 +153,7 @@ impl Index {
     /// Every record that makes up what is known, in the order of the file.
     pub fn kept(&self) -> Vec<Kept> {
         let mut all = Vec::new();
-        for kind in Kind::ALL {
+        for kind in ObjectKind::ALL {
             let Some(objects) = self.kinds.get(usize::from(code(kind))) else {
                 continue;
             };
@@ -176,7 +183,7 @@ impl Index {
         }
     }
 
-    fn of(&mut self, kind: Kind) -> &mut Objects {
+    fn of(&mut self, kind: ObjectKind) -> &mut Objects {
         let at = usize::from(code(kind));
         if self.kinds.len() <= at {
             self.kinds.resize_with(at + 1, Objects::default);
@@ -203,7 +210,7 @@ mod tests {
 
     fn upsert(index: &mut Index, name: &str, refused: bool, frame: u64) {
         index.note(
-            Kind::Pod,
+            ObjectKind::Pod,
             &What::Upsert("".into()),
             Some(name),
             refused,
@@ -225,7 +232,13 @@ mod tests {
             [(2, false), (3, false), (5, false), (6, false)]
         );
         upsert(&mut index, "b", false, 7);
-        index.note(Kind::Pod, &What::Remove("".into()), Some("a"), false, at(8));
+        index.note(
+            ObjectKind::Pod,
+            &What::Remove("".into()),
+            Some("a"),
+            false,
+            at(8),
+        );
         assert_eq!(frames(&index), [(6, false), (7, false)]);
     }
 
@@ -234,11 +247,11 @@ mod tests {
         let mut index = Index::default();
         upsert(&mut index, "a", false, 1);
         upsert(&mut index, "b", false, 2);
-        index.note(Kind::Pod, &What::Begin, None, false, at(3));
+        index.note(ObjectKind::Pod, &What::Begin, None, false, at(3));
         upsert(&mut index, "b", false, 4);
         assert_eq!(frames(&index), [(1, false), (4, true)]);
-        assert_eq!(index.listing().collect::<Vec<_>>(), [Kind::Pod]);
-        index.note(Kind::Pod, &What::End, None, false, at(5));
+        assert_eq!(index.listing().collect::<Vec<_>>(), [ObjectKind::Pod]);
+        index.note(ObjectKind::Pod, &What::End, None, false, at(5));
         assert_eq!(
             (frames(&index), index.listing().count()),
             (vec![(4, false)], 0)
@@ -248,17 +261,17 @@ mod tests {
     #[test]
     fn a_whole_list_mends_what_a_gap_has_cost() {
         let mut index = Index::default();
-        index.note(Kind::Pod, &What::Begin, None, false, at(1));
-        index.record_gap(bit(Kind::Pod) | bit(Kind::Node));
-        index.note(Kind::Pod, &What::End, None, false, at(2));
+        index.note(ObjectKind::Pod, &What::Begin, None, false, at(1));
+        index.record_gap(bit(ObjectKind::Pod) | bit(ObjectKind::Node));
+        index.note(ObjectKind::Pod, &What::End, None, false, at(2));
         assert_eq!(
             index.stale,
-            bit(Kind::Pod) | bit(Kind::Node),
+            bit(ObjectKind::Pod) | bit(ObjectKind::Node),
             "the gap was in the middle of it"
         );
-        index.note(Kind::Pod, &What::Begin, None, false, at(3));
-        index.note(Kind::Pod, &What::End, None, false, at(4));
-        assert_eq!(index.stale, bit(Kind::Node));
+        index.note(ObjectKind::Pod, &What::Begin, None, false, at(3));
+        index.note(ObjectKind::Pod, &What::End, None, false, at(4));
+        assert_eq!(index.stale, bit(ObjectKind::Node));
     }
 
     #[test]

@@ -43,7 +43,7 @@ use longshore_core::check::Violation;
 use longshore_core::disrupt::methods;
 use longshore_core::model::{Catalogue, Symbols};
 use longshore_core::plan::Plan;
-use longshore_core::planner::Options;
+use longshore_core::planner::PlanOptions;
 use longshore_core::snapshot::Snapshot;
 use longshore_policy::{JudgeRecord, ScoreRecord, Signals};
 
@@ -56,7 +56,7 @@ pub use writer::Condition;
 use blobs::BlobStore;
 use judged::Counted;
 use lock::lock;
-use longshore_api::kinds::Kind;
+use longshore_api::kinds::ObjectKind;
 use longshore_report::decision::{Decision, pod_name};
 use look::Look;
 use record::{Began, Observed, What};
@@ -125,7 +125,7 @@ pub struct Decided<'a> {
     /// What it was decided on.
     pub snapshot: &'a Snapshot,
     /// Effort and seed.
-    pub options: Options,
+    pub options: PlanOptions,
     /// The result, or why it was dropped.
     pub plan: Result<&'a Plan, &'a str>,
     /// How long deciding took.
@@ -149,7 +149,7 @@ pub struct Looked<'a> {
     /// What it was decided on.
     pub snapshot: &'a Snapshot,
     /// Seed and effort of provisioning.
-    pub planning: Options,
+    pub planning: PlanOptions,
     /// The rest of how.
     pub look: Look,
     /// What the look found.
@@ -234,7 +234,7 @@ impl Journal {
 
     /// Something was observed at `time` (milliseconds since 1970) and folded; `revision` is the
     /// state's with it.
-    pub fn observed(&self, time: i64, revision: u64, kind: Kind, what: What, refused: bool) {
+    pub fn observed(&self, time: i64, revision: u64, kind: ObjectKind, what: What, refused: bool) {
         let Some(open) = &self.0 else { return };
         open.queue.observed(Observed {
             time,
@@ -413,7 +413,7 @@ impl Journal {
 
 impl Open {
     /// What the records of all rounds have of what was decided on.
-    fn input(&self, number: u64, snapshot: &Snapshot, options: Options) -> Round {
+    fn input(&self, number: u64, snapshot: &Snapshot, options: PlanOptions) -> Round {
         let world = &snapshot.world;
         let text = |symbol| world.names.text(symbol).to_owned();
         Round {

@@ -9,7 +9,7 @@ use super::judged::Counted;
 use super::look::BEFORE_FIRST_LOOK;
 use super::round::{RecordedEffort, Round, RoundOutcome};
 use super::segment::End;
-use longshore_api::kinds::Kind;
+use longshore_api::kinds::ObjectKind;
 use longshore_report::count;
 use longshore_report::messages::rfc3339;
 
@@ -21,7 +21,7 @@ pub fn time(milliseconds: i64) -> String {
 }
 
 /// What a kind is called.
-pub fn kind(kind: Kind) -> String {
+pub fn kind(kind: ObjectKind) -> String {
     kind.at().kind.to_lowercase()
 }
 
@@ -131,7 +131,7 @@ struct Condition {
 }
 
 /// What matters of an object's state.
-fn state(kind: Kind, text: &str) -> Vec<String> {
+fn state(kind: ObjectKind, text: &str) -> Vec<String> {
     let object: Object = serde_json::from_str(text).unwrap_or_default();
     let Object {
         metadata,
@@ -147,7 +147,7 @@ fn state(kind: Kind, text: &str) -> Vec<String> {
     let label = |key: &str| metadata.labels.get(key).cloned();
     let mut words: Vec<String> = Vec::new();
     match kind {
-        Kind::Pod => {
+        ObjectKind::Pod => {
             words.extend(Some(status.phase.clone()).filter(|phase| !phase.is_empty()));
             words.extend(
                 Some(&spec.node_name)
@@ -160,7 +160,7 @@ fn state(kind: Kind, text: &str) -> Vec<String> {
             let nominated = Some(&status.nominated_node_name).filter(|node| !node.is_empty());
             words.extend(nominated.map(|node| format!("nominated to {node}")));
         }
-        Kind::Node => {
+        ObjectKind::Node => {
             words.extend(label("node.kubernetes.io/instance-type"));
             words.extend(condition("Ready").map(|c| {
                 if c.status == "True" {
@@ -176,7 +176,7 @@ fn state(kind: Kind, text: &str) -> Vec<String> {
                     .map(|taint| format!("taint {}", taint.key)),
             );
         }
-        Kind::NodeClaim => {
+        ObjectKind::NodeClaim => {
             words.extend(label("node.kubernetes.io/instance-type"));
             let true_ones = status
                 .conditions
@@ -190,7 +190,10 @@ fn state(kind: Kind, text: &str) -> Vec<String> {
                     .map(|node| format!("node {node}")),
             );
         }
-        Kind::NodePool | Kind::NodeOverlay | Kind::KwokNodeClass | Kind::Ec2NodeClass => {
+        ObjectKind::NodePool
+        | ObjectKind::NodeOverlay
+        | ObjectKind::KwokNodeClass
+        | ObjectKind::Ec2NodeClass => {
             words.extend(condition("Ready").map(|c| format!("Ready={}", c.status)));
         }
         _ => {}
@@ -437,21 +440,29 @@ mod tests {
         let pod = r#"{"metadata":{"name":"a","namespace":"shop"},"status":{"phase":"Pending",
             "conditions":[{"type":"PodScheduled","status":"False","reason":"Unschedulable"}]}}"#;
         assert_eq!(
-            line(Kind::Pod, What::Upsert(pod.into()), ChangeKind::Added),
+            line(ObjectKind::Pod, What::Upsert(pod.into()), ChangeKind::Added),
             "pod shop/a added: Pending, Unschedulable"
         );
         assert_eq!(
-            line(Kind::Pod, What::Remove(pod.into()), ChangeKind::Changed),
+            line(
+                ObjectKind::Pod,
+                What::Remove(pod.into()),
+                ChangeKind::Changed
+            ),
             "pod shop/a removed"
         );
         let node = r#"{"metadata":{"name":"n1","deletionTimestamp":"2026-11-01T00:00:00Z"},"spec":{"taints":[{"key":"t"}]},
             "status":{"conditions":[{"type":"Ready","status":"False"}]}}"#;
         assert_eq!(
-            line(Kind::Node, What::Upsert(node.into()), ChangeKind::Changed),
+            line(
+                ObjectKind::Node,
+                What::Upsert(node.into()),
+                ChangeKind::Changed
+            ),
             "node n1 changed: not ready, taint t, ending since 2026-11-01T00:00:00Z"
         );
         assert_eq!(
-            line(Kind::Pod, What::End, ChangeKind::Known),
+            line(ObjectKind::Pod, What::End, ChangeKind::Known),
             "list of pods is complete"
         );
         assert_eq!(time(1_793_491_200_007), "2026-11-01T00:00:00.007Z");

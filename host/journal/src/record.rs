@@ -2,7 +2,7 @@
 
 use super::format::{Bytes, Wrong, put, put_bytes};
 use super::round::Round;
-use longshore_api::kinds::Kind;
+use longshore_api::kinds::ObjectKind;
 
 /// A line of a journal.
 #[derive(Clone, Debug, PartialEq)]
@@ -51,7 +51,7 @@ pub struct Observed {
     /// The state's revision with it.
     pub revision: u64,
     /// The kind of the object or list.
-    pub kind: Kind,
+    pub kind: ObjectKind,
     /// What happened to it.
     pub what: What,
     /// The object could not be read, so that an older version of it stayed.
@@ -109,34 +109,34 @@ pub struct Gap {
 }
 
 /// Numbers of kinds in journals. A number is never given to another kind.
-const KINDS: [Kind; 23] = [
-    Kind::NodePool,
-    Kind::NodeClaim,
-    Kind::KwokNodeClass,
-    Kind::Node,
-    Kind::Namespace,
-    Kind::PriorityClass,
-    Kind::StorageClass,
-    Kind::CsiNode,
-    Kind::PersistentVolume,
-    Kind::PersistentVolumeClaim,
-    Kind::DaemonSet,
-    Kind::ReplicaSet,
-    Kind::StatefulSet,
-    Kind::ReplicationController,
-    Kind::Service,
-    Kind::PodDisruptionBudget,
-    Kind::Pod,
-    Kind::LimitRange,
-    Kind::VolumeAttachment,
-    Kind::NodeOverlay,
-    Kind::Ec2NodeClass,
-    Kind::CsiDriver,
-    Kind::CsiStorageCapacity,
+const KINDS: [ObjectKind; 23] = [
+    ObjectKind::NodePool,
+    ObjectKind::NodeClaim,
+    ObjectKind::KwokNodeClass,
+    ObjectKind::Node,
+    ObjectKind::Namespace,
+    ObjectKind::PriorityClass,
+    ObjectKind::StorageClass,
+    ObjectKind::CsiNode,
+    ObjectKind::PersistentVolume,
+    ObjectKind::PersistentVolumeClaim,
+    ObjectKind::DaemonSet,
+    ObjectKind::ReplicaSet,
+    ObjectKind::StatefulSet,
+    ObjectKind::ReplicationController,
+    ObjectKind::Service,
+    ObjectKind::PodDisruptionBudget,
+    ObjectKind::Pod,
+    ObjectKind::LimitRange,
+    ObjectKind::VolumeAttachment,
+    ObjectKind::NodeOverlay,
+    ObjectKind::Ec2NodeClass,
+    ObjectKind::CsiDriver,
+    ObjectKind::CsiStorageCapacity,
 ];
 
 /// The number of a kind, below 32.
-pub fn code(kind: Kind) -> u8 {
+pub fn code(kind: ObjectKind) -> u8 {
     KINDS
         .iter()
         .position(|&k| k == kind)
@@ -144,16 +144,16 @@ pub fn code(kind: Kind) -> u8 {
 }
 
 /// The bit of a kind.
-pub fn bit(kind: Kind) -> u32 {
+pub fn bit(kind: ObjectKind) -> u32 {
     1 << code(kind)
 }
 
 /// The kinds with their bits set.
-pub fn kinds(bits: u32) -> impl Iterator<Item = Kind> {
+pub fn kinds(bits: u32) -> impl Iterator<Item = ObjectKind> {
     KINDS.into_iter().filter(move |&kind| bits & bit(kind) != 0)
 }
 
-fn kind(code: u8) -> Result<Kind, Wrong> {
+fn kind(code: u8) -> Result<ObjectKind, Wrong> {
     KINDS
         .get(usize::from(code))
         .copied()
@@ -338,7 +338,7 @@ mod tests {
             Record::Observed(Observed {
                 time: 1_793_491_200_123,
                 revision: 300,
-                kind: Kind::Pod,
+                kind: ObjectKind::Pod,
                 what,
                 refused,
             })
@@ -406,9 +406,9 @@ mod tests {
 
     #[test]
     fn every_kind_that_is_watched_has_a_number_of_its_own() {
-        let all = Kind::ALL.iter().fold(0, |all, &kind| all | bit(kind));
-        assert_eq!(all.count_ones() as usize, Kind::ALL.len());
-        assert_eq!(kinds(all).count(), Kind::ALL.len());
-        assert!(Kind::ALL.iter().all(|&kind| code(kind) < 31));
+        let all = ObjectKind::ALL.iter().fold(0, |all, &kind| all | bit(kind));
+        assert_eq!(all.count_ones() as usize, ObjectKind::ALL.len());
+        assert_eq!(kinds(all).count(), ObjectKind::ALL.len());
+        assert!(ObjectKind::ALL.iter().all(|&kind| code(kind) < 31));
     }
 }

@@ -8,7 +8,7 @@ use longshore_core::model::{
     Symbols,
 };
 use longshore_core::plan::Effort;
-use longshore_core::planner::Options;
+use longshore_core::planner::PlanOptions;
 use longshore_core::snapshot::Snapshot;
 use longshore_policy::LoadedPolicy;
 use serde::de::Error as _;
@@ -333,7 +333,7 @@ impl Short {
 
 impl RecordedConfig {
     /// As it is written down.
-    pub fn new(settings: &Settings, options: Options, names: &Symbols) -> Self {
+    pub fn new(settings: &Settings, options: PlanOptions, names: &Symbols) -> Self {
         RecordedConfig {
             effort: options.effort.name().into(),
             seed: options.seed,
@@ -350,7 +350,7 @@ impl RecordedConfig {
     }
 
     /// As it was meant. Fails with words on an effort that is not known.
-    pub fn meant(&self, names: &mut Symbols) -> Result<(Settings, Options), String> {
+    pub fn meant(&self, names: &mut Symbols) -> Result<(Settings, PlanOptions), String> {
         let effort = Effort::named(&self.effort)
             .ok_or_else(|| format!("its effort {:?} is not known", self.effort))?;
         let settings = Settings {
@@ -373,7 +373,7 @@ impl RecordedConfig {
         };
         Ok((
             settings,
-            Options {
+            PlanOptions {
                 effort,
                 seed: self.seed,
             },
@@ -549,7 +549,7 @@ mod tests {
             default_spread: vec![spread, other],
             ..Settings::default()
         };
-        let options = Options {
+        let options = PlanOptions {
             effort: Effort::Thorough,
             seed: u64::MAX,
         };

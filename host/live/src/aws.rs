@@ -40,7 +40,7 @@ use tokio::time::Instant;
 
 use claims::Claims;
 use interruptions::Interruptions;
-use observed::{Counting, ToldClasses};
+use observed::{ClassesWithEvents, Counting};
 
 use super::metrics::ec2::Ec2Metrics;
 use super::policies::{LiveBootstrap, PolicyReloader};
@@ -54,7 +54,7 @@ use crate::observe::state::ClassView;
 use crate::process::backoff::back_off;
 use crate::process::leader::Leadership;
 use crate::process::step_error::StepError;
-use longshore_api::kinds::Kind;
+use longshore_api::kinds::ObjectKind;
 
 /// The certificate of the API server as a pod has it.
 const CERTIFICATE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt";
@@ -144,13 +144,18 @@ async fn begin(
     policies: PolicyReloader,
 ) -> Result<Cloud, Failure> {
     let classes = Arc::new(KubeClasses::new(client.clone()));
-    let told = Arc::new(ToldClasses::new(classes.clone()));
+    let with_events = Arc::new(ClassesWithEvents::new(classes.clone()));
     let zonal_shift = meant.zonal_shift;
     let eks_says_version = meant.kubernetes.is_empty();
     let clients = Arc::new(clients);
     let mut failures = 0;
     let ec2 = loop {
-        let begun = Ec2::start(clients.clone(), told.clone(), meant.clone(), clock.clone());
+        let begun = Ec2::start(
+            clients.clone(),
+            with_events.clone(),
+            meant.clone(),
+            clock.clone(),
+        );
         match begun.await {
             Err(why) if why.passes() => {
                 failures += 1;
@@ -200,7 +205,7 @@ async fn begin(
         };
         move |ctx| {
             ctx.metrics.also(metrics.registry());
-            told.tell(&ctx);
+            with_events.write_events_with(&ctx);
             run(&ec2, duties, &ctx)
         }
     });
@@ -257,8 +262,8 @@ impl Offers for Ec2Offers {
         self.ec2.catalogue(&self.classes.watched(), names)
     }
 
-    fn class_kind(&self) -> Kind {
-        Kind::Ec2NodeClass
+    fn class_kind(&self) -> ObjectKind {
+        ObjectKind::Ec2NodeClass
     }
 
     fn class_views(&self) -> Vec<ClassView> {
@@ -270,12 +275,12 @@ impl Offers for Ec2Offers {
         self.classes.watched().into_iter().map(view).collect()
     }
 
-    fn follows(&self, kind: Kind) -> bool {
-        matches!(kind, Kind::Ec2NodeClass | Kind::NodePool)
+    fn follows(&self, kind: ObjectKind) -> bool {
+        matches!(kind, ObjectKind::Ec2NodeClass | ObjectKind::NodePool)
     }
 
-    fn changed(&self, kind: Kind, name: &str, json: Option<&str>) {
-        if kind == Kind::NodePool {
+    fn changed(&self, kind: ObjectKind, name: &str, json: Option<&str>) {
+        if kind == ObjectKind::NodePool {
             self.boot.note_pool(name, json);
             return;
         }
@@ -304,7 +309,7 @@ impl Offers for Ec2Offers {
     }
 }
 
-/// What the tasks beside the loop were told.
+/// Settings of the tasks beside the loop.
 struct Duties {
     /// Name of the queue with interruptions, if there is one.
     queue: Option<String>,

@@ -1,4 +1,4 @@
-//! Bootstrap policies joined with EC2: what a policy is told of machines, and its answer held
+//! Bootstrap policies joined with EC2: what a policy gets about machines, and its answer held
 //! against what `longshore-ec2` knows of user data. An answer that is wrong is replaced by the last
 //! good version's, then by what `on-failure` says; a note says so.
 
@@ -28,7 +28,7 @@ pub struct Machine {
     /// What the built-in user data of a node there is rendered from. Cluster, family and taints are
     /// the same for all machines of a request.
     pub boot: Boot,
-    /// The built-in user data.
+    /// User data that the built-in renders for this machine.
     pub text: String,
     pub capacity: Capacity,
     /// What the built-in keeps back; `None` where it is not known.
@@ -41,9 +41,9 @@ pub type Booted<'a> = &'a dyn Fn(usize, &Kubelet) -> Option<Kept>;
 
 /// Nodes to render user data for.
 pub struct Request<'a> {
-    /// What a policy is told.
+    /// What a policy gets beside the request.
     pub facts: Arc<BootFacts>,
-    /// The kind of node.
+    /// Family, labels and taints of the nodes, as policies see them.
     pub kind: NodeKind,
     /// A row for each of the facts' machines; at least one.
     pub machines: Vec<Machine>,
@@ -54,7 +54,7 @@ pub struct Request<'a> {
 /// What nodes boot with.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
-    /// Each text once.
+    /// Texts of user data, each once.
     pub texts: Vec<String>,
     /// Index into `texts` for each machine: those with one text share a launch template.
     pub of: Vec<u32>,
@@ -62,7 +62,7 @@ pub struct Answer {
     pub kept: Vec<Option<Kept>>,
     /// Why the policy did not answer, and what answered instead.
     pub notes: Vec<String>,
-    /// Whose answer it is.
+    /// Which version of the policy, or what instead of it, has answered.
     pub by: BootedBy,
 }
 
@@ -76,7 +76,7 @@ pub enum BootedBy {
     LastVersion,
     /// What the policy last answered to the same question.
     LastAnswer,
-    /// The built-in user data.
+    /// The user data that Longshore renders without a policy.
     BuiltIn,
     /// No text: no node is launched.
     Hold,
@@ -324,7 +324,7 @@ fn of_row(all: &Overheads, row: usize) -> Kept {
     }
 }
 
-/// The cluster as a policy is told of it. `dns` says whether nodes are given the cluster's DNS
+/// The cluster as policies see it. `dns` says whether nodes are given the cluster's DNS
 /// address where their NodeClass names none.
 pub fn cluster(boot: &Boot, dns: bool) -> ClusterFacts {
     let cluster = &boot.cluster;

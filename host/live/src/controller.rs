@@ -64,7 +64,7 @@ use crate::serve::http::{Query, SharedBoard};
 use crate::status::parts;
 use due::{GarbagePasses, PoolCounts, Publishing};
 use known_canaries::{Canaries, CanariesDone};
-use longshore_api::kinds::Kind;
+use longshore_api::kinds::ObjectKind;
 use longshore_core::model::conditions::{LAUNCHED, REGISTERED};
 use offered::Offered;
 use purchases::Purchases;
@@ -116,7 +116,7 @@ struct Controller {
     was_leader: bool,
     garbage: GarbagePasses,
     pool_counts: PoolCounts,
-    /// Policies that give no answer, as NodePools were last told.
+    /// Policies that give no answer, as they were last reported on NodePools.
     troubles: Arc<[Trouble]>,
     /// Next versions of policies, and how they take over.
     canaries: Canaries,
@@ -225,9 +225,11 @@ impl Controller {
         let now = Instant::now();
         let mut state = ClusterState::new(names);
         state.managed = Some(ctx.managed);
-        let watched: Vec<Kind> =
-            Kind::watched(how.catalogue.class_kind(), how.overlays.is_some()).collect();
-        let unwatched = Kind::ALL.iter().filter(|kind| !watched.contains(kind));
+        let watched: Vec<ObjectKind> =
+            ObjectKind::watched(how.catalogue.class_kind(), how.overlays.is_some()).collect();
+        let unwatched = ObjectKind::ALL
+            .iter()
+            .filter(|kind| !watched.contains(kind));
         unwatched.for_each(|kind| state.lists.leave_out(*kind));
         let control = Controller {
             config: Arc::new(how),
@@ -473,7 +475,7 @@ impl Controller {
         // that only stood by.
         self.purchases.proven = false;
         let since = self.ctx.leadership.since();
-        for kind in [Kind::NodeClaim, Kind::Node] {
+        for kind in [ObjectKind::NodeClaim, ObjectKind::Node] {
             if !self.watches.was_listed_since(kind, since) {
                 self.relist(kind);
             }

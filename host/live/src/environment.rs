@@ -38,7 +38,7 @@ use crate::process::lock::lock;
 use crate::process::pulse::Pulse;
 use crate::serve::http::{Query, SharedBoard, StatusBoard};
 use crate::serve::questions::Questions;
-pub use longshore_api::kinds::Kind;
+pub use longshore_api::kinds::ObjectKind;
 use longshore_journal::Journal;
 
 /// Everything that differs between a cluster and a simulation of one.
@@ -273,14 +273,16 @@ impl Daemon {
         // Ends with this future.
         let mut tasks: JoinSet<&'static str> = JoinSet::new();
         let client = || self.ctx.client.clone();
-        for kind in Kind::watched(self.how.catalogue.class_kind(), self.how.overlays.is_some()) {
+        for kind in
+            ObjectKind::watched(self.how.catalogue.class_kind(), self.how.overlays.is_some())
+        {
             let (client, relists, out) = (client(), self.ctx.relists.clone(), out.clone());
             tasks.spawn(async move {
                 watch::watch(client, kind, &relists, out).await;
                 kind.at().plural
             });
         }
-        for kind in Kind::OF_DRIVERS {
+        for kind in ObjectKind::OF_DRIVERS {
             let (client, relists, out) = (client(), self.ctx.relists.clone(), out.clone());
             tasks.spawn(async move {
                 watch::watch_once_asked(client, kind, &relists, out).await;

@@ -17,7 +17,7 @@ use longshore_core::model::ClusterObjects;
 use serde::Deserialize;
 
 use crate::process::mutants::mutant;
-use longshore_api::kinds::Kind;
+use longshore_api::kinds::ObjectKind;
 
 /// The kind of node class that nodes are made for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,9 +43,9 @@ impl Managed {
     };
 
     /// What is managed by the provider of a kind of node class.
-    pub fn of(class: Kind) -> Self {
+    pub fn of(class: ObjectKind) -> Self {
         match class {
-            Kind::Ec2NodeClass => Managed::EC2,
+            ObjectKind::Ec2NodeClass => Managed::EC2,
             _ => Managed::KWOK,
         }
     }
@@ -72,10 +72,12 @@ impl Managed {
 
     /// Whether an object, as JSON, is a NodePool or a NodeClaim of another provider. One whose
     /// `nodeClassRef` cannot be read is not: the reader of all fields says what is wrong with it.
-    pub fn is_foreign(self, kind: Kind, json: &str) -> bool {
+    pub fn is_foreign(self, kind: ObjectKind, json: &str) -> bool {
         let class = match kind {
-            Kind::NodeClaim => serde_json::from_str(json).map(|of: ClaimHead| of.spec),
-            Kind::NodePool => serde_json::from_str(json).map(|of: PoolHead| of.spec.template.spec),
+            ObjectKind::NodeClaim => serde_json::from_str(json).map(|of: ClaimHead| of.spec),
+            ObjectKind::NodePool => {
+                serde_json::from_str(json).map(|of: PoolHead| of.spec.template.spec)
+            }
             _ => return false,
         };
         class.is_ok_and(|spec| !self.names(&spec.node_class_ref))
@@ -132,11 +134,11 @@ mod tests {
             let pool = json!({"spec": {"template": {"spec": {"nodeClassRef": class}}}}).to_string();
             let of = |kind, json: &str| Managed::EC2.is_foreign(kind, json);
             assert_eq!(
-                of(Kind::NodeClaim, &claim),
-                of(Kind::NodePool, &pool),
+                of(ObjectKind::NodeClaim, &claim),
+                of(ObjectKind::NodePool, &pool),
                 "{class}"
             );
-            of(Kind::NodeClaim, &claim)
+            of(ObjectKind::NodeClaim, &claim)
         };
         for (class, foreign) in [
             (class("karpenter.k8s.aws", "EC2NodeClass"), false),
@@ -153,7 +155,7 @@ mod tests {
 
     #[test]
     fn the_label_and_the_api_agree_with_the_kind() {
-        for class in [Kind::Ec2NodeClass, Kind::KwokNodeClass] {
+        for class in [ObjectKind::Ec2NodeClass, ObjectKind::KwokNodeClass] {
             let (managed, at) = (Managed::of(class), class.at());
             assert_eq!((managed.group, managed.kind), (at.group, at.kind));
             let label = format!("{}/{}", at.group, at.kind.to_lowercase());

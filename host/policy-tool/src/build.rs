@@ -38,7 +38,7 @@ pub fn run(folder: &Path, output: Option<&Path>) -> Result<()> {
     Ok(())
 }
 
-/// Told by the file that each language has.
+/// The language of a folder, by a file that only that language has.
 fn language_of(folder: &Path) -> Result<Language> {
     let marks = [
         ("Cargo.toml", Language::Rust),

@@ -32,7 +32,7 @@ impl LoadedPolicy {
 }
 
 impl BootSession {
-    /// A fresh instance that is told `facts`. Fails on a policy that does not export `bootstrap`.
+    /// A fresh instance that gets `facts`. Fails on a policy that does not export `bootstrap`.
     pub fn new(policy: &LoadedPolicy, facts: Arc<BootFacts>) -> Result<Self, CallError> {
         let machines = facts.machines.instance_types.len();
         let mut instance = policy.instantiate()?;

@@ -1,4 +1,4 @@
-//! The policies of each NodePool, in their order: each is told what offerings cost by the one before
+//! The policies of each NodePool, in their order: each gets the costs of offerings from the one before
 //! it, the first their list price. If one fails, its last good version answers for it, then what
 //! `on-failure` says counts.
 //!

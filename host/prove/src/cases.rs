@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use longshore_policy::{Case, CasePool, CaseRow};
 
-use crate::Options;
+use crate::ProveOptions;
 use crate::random::Random;
 
 /// Name, architecture, cores, GiB, GPUs, generation.
@@ -40,7 +40,7 @@ const PRICES: [f64; 8] = [0.0, 0.000001, 0.0058, 0.0816, 0.192, 1.0, 13.3504, 98
 const LEVELS: [f64; 6] = [0.0, 0.02, 1.0, 4.5, 25.0, 420.5];
 
 /// Question `number` of a seed.
-pub fn case(options: &Options, number: u64) -> Case {
+pub fn case(options: &ProveOptions, number: u64) -> Case {
     let random = &mut Random::new(options.seed, number);
     let count = match random.below(20) {
         0 => 0,

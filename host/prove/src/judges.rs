@@ -10,7 +10,7 @@ use longshore_core::snapshot::Snapshot;
 use longshore_core::stop::Stop;
 
 use crate::clusters::{Cluster, NOW, cluster, snapshot};
-use crate::{Counterexample, Options, Proof, search};
+use crate::{Counterexample, Proof, ProveOptions, search};
 
 /// Something that decides which nodes are disrupted, and when.
 pub trait Judge {
@@ -61,7 +61,7 @@ const CHANGES: usize = 8;
 /// Asks consolidation policies that are made alike, one for each thread, until a property breaks.
 pub fn prove_judge<J: Judge>(
     judge: impl Fn() -> J + Sync,
-    options: &Options,
+    options: &ProveOptions,
 ) -> Proof<JudgeProperty> {
     search(options, || {
         let mut judge = judge();

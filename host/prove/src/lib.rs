@@ -26,7 +26,7 @@ use serde_json::{Map, Value};
 
 /// How a policy is asked.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct ProveOptions {
     /// Where the questions begin.
     pub seed: u64,
     /// How many at most.
@@ -43,9 +43,9 @@ pub struct Options {
     pub monotone: bool,
 }
 
-impl Default for Options {
+impl Default for ProveOptions {
     fn default() -> Self {
-        Options {
+        ProveOptions {
             seed: 1,
             cases: 1_000_000,
             time: Duration::from_secs(60),
@@ -92,7 +92,10 @@ const AT_A_TIME: u64 = 64;
 
 /// Asks questions until one breaks a property, all are asked or the time is over. Each thread has an
 /// asker of its own; of what they find the question with the lowest number counts.
-fn search<'a, P: Send>(options: &Options, asker: impl Fn() -> Asker<'a, P> + Sync) -> Proof<P> {
+fn search<'a, P: Send>(
+    options: &ProveOptions,
+    asker: impl Fn() -> Asker<'a, P> + Sync,
+) -> Proof<P> {
     let begun = Instant::now();
     let (next, lowest) = (AtomicU64::new(0), AtomicU64::new(u64::MAX));
     let work = || {

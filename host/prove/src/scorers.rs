@@ -4,7 +4,7 @@ use longshore_policy::{CallError, Case, CostFault};
 
 use crate::cases::case;
 use crate::shrink::smallest;
-use crate::{Counterexample, Options, Proof, search};
+use crate::{Counterexample, Proof, ProveOptions, search};
 
 /// Something that says what offerings cost.
 pub trait Scorer {
@@ -118,7 +118,7 @@ const SELDOM: u64 = 16;
 /// Asks scorers that are made alike, one for each thread, until a property breaks.
 pub fn prove_scorer<S: Scorer>(
     scorer: impl Fn() -> S + Sync,
-    options: &Options,
+    options: &ProveOptions,
 ) -> Proof<ScorerProperty> {
     search(options, || {
         let mut scorer = scorer();
@@ -154,7 +154,7 @@ pub fn prove_scorer<S: Scorer>(
 fn broken(
     scorer: &mut dyn Scorer,
     case: &Case,
-    options: &Options,
+    options: &ProveOptions,
     thorough: bool,
 ) -> Option<(ScorerProperty, String)> {
     let costs = match scorer.costs(case) {

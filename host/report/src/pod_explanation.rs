@@ -86,7 +86,7 @@ pub struct ExplainInput<'a> {
     /// The policies that it was made with.
     pub policies: &'a dyn Policies,
     /// How it was made.
-    pub options: planner::Options,
+    pub options: planner::PlanOptions,
     /// The plan.
     pub plan: &'a Plan,
     /// Ends the search for anything cheaper that an explanation needs besides.

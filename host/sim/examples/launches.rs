@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use longshore_sim::harness::aws::{Account, Options};
+use longshore_sim::harness::aws::{Account, AccountOptions};
 use longshore_sim::harness::{Harness, Setup, reloader};
 use longshore_simcluster::fields;
 use longshore_simcluster::server::resources;
@@ -61,8 +61,8 @@ fn main() {
     let count: usize = count.unwrap_or(1000);
     let mut setup = Setup::with(1, reloader().expect("policies"));
     setup.keeps_requests = false;
-    let told = paused(async {
-        let account = Account::new(1, Options::default());
+    let report = paused(async {
+        let account = Account::new(1, AccountOptions::default());
         let harness = Harness::new(setup.on_ec2(account.clone()));
         let world = &harness.world;
         world.apply(CLUSTER).expect("manifests");
@@ -118,7 +118,7 @@ fn main() {
             "wrong": wrong,
         })
     });
-    println!("{}", told.expect("a runtime"));
+    println!("{}", report.expect("a runtime"));
 }
 
 /// Seconds of processor time that this process has used.

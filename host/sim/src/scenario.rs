@@ -49,13 +49,13 @@ pub struct Scenario {
     pub types: Arc<(Catalogue, Symbols)>,
     /// The account of AWS that nodes come from; nothing for the simulated cloud.
     #[cfg(feature = "aws")]
-    pub ec2: Option<crate::harness::aws::Options>,
+    pub ec2: Option<crate::harness::aws::AccountOptions>,
     /// What is there from the beginning.
     pub objects: Vec<Value>,
     /// Loads of Deployments and their like.
     pub loads: Vec<Load>,
     /// The cloud and its disturbances.
-    pub cloud: cloud::Options,
+    pub cloud: cloud::CloudOptions,
     /// The daemon's processes.
     pub daemon: Daemon,
     /// The policies that score at the beginning.

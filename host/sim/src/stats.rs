@@ -29,7 +29,7 @@ pub struct Sample {
     /// Most pods without a node at once, since the sample before.
     pub most_pending: usize,
     /// Instances that are paid for, by kind.
-    pub nodes: BTreeMap<Kind, usize>,
+    pub nodes: BTreeMap<InstanceGroup, usize>,
     /// What they cost, USD per hour.
     pub usd_per_hour: f64,
     /// Pods that have had to leave a node that was drained, since the beginning.
@@ -38,7 +38,7 @@ pub struct Sample {
 
 /// The properties that instances are grouped by.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Kind {
+pub struct InstanceGroup {
     /// NodePool.
     pub pool: String,
     /// `spot`, `on-demand` or `reserved`.
@@ -170,7 +170,7 @@ impl Stats {
                 .next()
                 .unwrap_or_default()
                 .to_owned();
-            let kind = Kind {
+            let kind = InstanceGroup {
                 pool: instance.node_pool,
                 capacity_type: instance.capacity_type,
                 family,

@@ -27,7 +27,7 @@ use view::{Severity, View};
 
 /// How it is shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Options {
+pub struct TerminalOptions {
     /// Ends after so long, on the wall.
     pub seconds: Option<f64>,
     /// Virtual seconds in one on the wall; as many as it takes to show everything, unless said.
@@ -57,7 +57,7 @@ const MAX_TROUBLES_PER_LINE: usize = 6;
 pub fn show(
     mut scenario: Scenario,
     policy: &Policy,
-    options: Options,
+    options: TerminalOptions,
 ) -> Result<ScenarioOutcome, Failure> {
     let seconds = options.seconds.unwrap_or(DEFAULT_SECONDS).max(1.0);
     let speed = options

@@ -14,7 +14,7 @@ use longshore_simcluster::cloud;
 use longshore_simcluster::faults::RequestFaults;
 use longshore_simcluster::fields::{self, name};
 use longshore_simcluster::server::resources::{NODE, NODE_CLAIM, NODE_POOL};
-use longshore_simcluster::world::{Options, paused};
+use longshore_simcluster::world::{WorldOptions, paused};
 
 #[path = "../../daemon/tests/reload/guest.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]
@@ -79,9 +79,9 @@ pub fn setup() -> Setup {
 
 fn on_small_types(setup: Setup) -> Setup {
     Setup {
-        world: Options {
+        world: WorldOptions {
             types: Some(types(4)),
-            ..Options::default()
+            ..WorldOptions::default()
         },
         disrupts: true,
         ..setup

@@ -13,7 +13,7 @@ use longshore_sim::harness::{Harness, Kill, Point, Setup, When, reloader};
 use longshore_simcluster::cloud::LaunchFaults;
 use longshore_simcluster::fields;
 use longshore_simcluster::server::resources;
-use longshore_simcluster::world::{Options, World, paused};
+use longshore_simcluster::world::{World, WorldOptions, paused};
 
 use crate::manifests::{KWOK_POOL, ONE_CPU, one_per_node};
 
@@ -60,9 +60,9 @@ fn play(scene: Scene, kill: Option<Kill>, reloader: PolicyReloader) -> End {
         kill,
         ..Setup::with(1, reloader)
     };
-    setup.world = Options {
+    setup.world = WorldOptions {
         types: Some(types(4)),
-        ..Options::default()
+        ..WorldOptions::default()
     };
     if scene == Scene::FailedLaunch {
         setup.world.cloud.faults = LaunchFaults {

@@ -8,7 +8,7 @@ use longshore_sim::harness::generated::types;
 use longshore_sim::harness::{Harness, SEEDS_TYPES, Setup};
 use longshore_simcluster::fields;
 use longshore_simcluster::server::resources;
-use longshore_simcluster::world::{Options, World, paused};
+use longshore_simcluster::world::{World, WorldOptions, paused};
 use serde_json::json;
 
 use crate::manifests::{KWOK_POOL, one_per_node};
@@ -118,9 +118,9 @@ async fn drain_all(world: &World, round: usize) -> (usize, usize) {
 fn a_pod_bound_between_a_nodes_taint_and_its_end_is_drained_every_time() {
     let mut setup = Setup::new(1).expect("policies");
     setup.keeps_requests = false;
-    setup.world = Options {
+    setup.world = WorldOptions {
         types: Some(types(SEEDS_TYPES)),
-        ..Options::default()
+        ..WorldOptions::default()
     };
     let ended = paused(async {
         let harness = Harness::new(setup);

@@ -6,7 +6,7 @@ use longshore_live::policies::{CompileChild, Compiler, PolicyReloader, Setup as 
 use longshore_sim::harness::generated::types;
 use longshore_sim::harness::{Harness, Setup};
 use longshore_simcluster::server::resources;
-use longshore_simcluster::world::{Options, paused};
+use longshore_simcluster::world::{WorldOptions, paused};
 
 use crate::manifests::{KWOK_POOL, ONE_CPU, deployment};
 
@@ -37,9 +37,9 @@ fn claims(elects: bool) -> (usize, usize) {
         elects,
         ..Setup::with(1, reloader)
     };
-    setup.world = Options {
+    setup.world = WorldOptions {
         types: Some(types(4)),
-        ..Options::default()
+        ..WorldOptions::default()
     };
     let ended = paused(async {
         let harness = Harness::new(setup);

@@ -9,7 +9,7 @@ use longshore_fail_points::{panic_at, panics_left};
 use longshore_journal::{Journal, Sizes};
 use longshore_sim::harness::generated::types;
 use longshore_sim::harness::{Harness, ProcessInputs, Setup, reloader};
-use longshore_simcluster::world::{Options, paused};
+use longshore_simcluster::world::{WorldOptions, paused};
 
 use crate::manifests::{KWOK_POOL, ONE_CPU, one_per_node};
 
@@ -55,9 +55,9 @@ fn play(point: &str, times: u32, from_the_start: bool, journal: Option<&Path>) -
         }
     };
     let mut setup = Setup::beginning(1, Arc::new(begin));
-    setup.world = Options {
+    setup.world = WorldOptions {
         types: Some(types(4)),
-        ..Options::default()
+        ..WorldOptions::default()
     };
     if from_the_start {
         assert!(panic_at(point, times), "panics are compiled in for tests");

@@ -13,7 +13,7 @@ use longshore_live::config;
 use longshore_live::policies::{PolicyReloader, PolicyStatus, Setup as Policies, Shadows};
 use longshore_sim::harness::generated::types;
 use longshore_sim::harness::{Harness, ProcessInputs, Setup};
-use longshore_simcluster::world::{Options, World, paused};
+use longshore_simcluster::world::{World, WorldOptions, paused};
 
 /// Rounds without `LONGSHORE_ROUNDS`.
 const ROUNDS: usize = 40;
@@ -167,9 +167,9 @@ fn play(rounds: usize, folder: &Path) -> (Seen, Seen) {
     let setup = Setup {
         disrupts: true,
         keeps_requests: false,
-        world: Options {
+        world: WorldOptions {
             types: Some(types(8)),
-            ..Options::default()
+            ..WorldOptions::default()
         },
         ..Setup::beginning(1, Arc::new(begin))
     };

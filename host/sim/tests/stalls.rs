@@ -11,7 +11,7 @@ use longshore_sim::harness::{Harness, Setup, reloader};
 use longshore_simcluster::fields;
 use longshore_simcluster::object::Resource;
 use longshore_simcluster::server::{Whose, resources};
-use longshore_simcluster::world::{Options, paused};
+use longshore_simcluster::world::{WorldOptions, paused};
 
 use crate::manifests::{KWOK_POOL, ONE_CPU, deployment};
 
@@ -70,9 +70,9 @@ struct End {
 fn scale_up(pods: usize, stall: Option<Stall>, reloader: PolicyReloader) -> End {
     let mut setup = Setup::with(1, reloader);
     setup.keeps_requests = false;
-    setup.world = Options {
+    setup.world = WorldOptions {
         types: Some(types(16)),
-        ..Options::default()
+        ..WorldOptions::default()
     };
     let at = |phase: i64| BEGIN.saturating_add_signed(phase);
     let ended = paused(async {

@@ -113,7 +113,7 @@ impl LaunchFaults {
 
 /// How a cloud is. By default all goes well and there is no end of anything.
 #[derive(Clone, Debug, Default)]
-pub struct Options {
+pub struct CloudOptions {
     /// How long things take.
     pub latencies: Latencies,
     /// What goes wrong.
@@ -226,7 +226,7 @@ struct Inner {
     server: Server,
     clock: Clock,
     chance: KeyedRng,
-    options: Options,
+    options: CloudOptions,
     log: Log,
     event_queue: EventQueue<Work>,
     market: Market,
@@ -250,7 +250,7 @@ impl Cloud {
         clock: Clock,
         seed: u64,
         catalogue: Arc<(Catalogue, Symbols)>,
-        options: Options,
+        options: CloudOptions,
         log: Log,
     ) -> Self {
         let elsewhere = options.elsewhere.as_ref().map(|own| own.0.clone());
@@ -405,7 +405,7 @@ impl Cloud {
         machine.filter(|m| m.runs()).map(|m| m.node.clone())
     }
 
-    /// Whether the daemon was told that an instance goes. The cloud of this crate tells nobody.
+    /// Whether the daemon got a warning that an instance goes. The cloud of this crate sends none.
     pub fn warned(&self, provider_id: &str) -> bool {
         let elsewhere = self.0.elsewhere.as_ref();
         elsewhere.is_some_and(|elsewhere| elsewhere.warned(provider_id))

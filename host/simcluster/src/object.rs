@@ -21,9 +21,9 @@ impl Resource {
 }
 
 impl Deref for Resource {
-    type Target = Kind;
+    type Target = ResourceKind;
 
-    fn deref(&self) -> &Kind {
+    fn deref(&self) -> &ResourceKind {
         resources::kind(self.0)
     }
 }
@@ -36,7 +36,7 @@ impl fmt::Debug for Resource {
 
 /// What a kind is called, as the API server's paths name it.
 #[derive(Debug)]
-pub struct Kind {
+pub struct ResourceKind {
     /// API group, empty for the core group.
     pub group: &'static str,
     /// Version, as `v1`.

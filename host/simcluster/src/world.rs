@@ -25,21 +25,21 @@ use crate::server::{DeleteOptions, Server, Subresource, resources};
 
 /// How a world is.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct WorldOptions {
     /// Latencies of the cluster.
     pub timing: Timing,
-    pub cloud: cloud::Options,
+    pub cloud: cloud::CloudOptions,
     /// What can be bought; the types of Karpenter's KWOK provider if nothing is said.
     pub types: Option<Arc<(Catalogue, Symbols)>>,
     /// The time of day when the world begins.
     pub begins: Timestamp,
 }
 
-impl Default for Options {
+impl Default for WorldOptions {
     fn default() -> Self {
-        Options {
+        WorldOptions {
             timing: Timing::default(),
-            cloud: cloud::Options::default(),
+            cloud: cloud::CloudOptions::default(),
             types: None,
             // 2026-01-01T00:00:00Z
             begins: Timestamp::constant(1_767_225_600, 0),
@@ -102,7 +102,7 @@ pub fn paused<T>(future: impl Future<Output = T>) -> std::io::Result<T> {
 
 impl World {
     /// A world that begins now. Inside a runtime only.
-    pub fn new(seed: u64, options: Options) -> Self {
+    pub fn new(seed: u64, options: WorldOptions) -> Self {
         let clock = Clock::starting_at(options.begins);
         let log = Log::default();
         let server = Server::new(clock, seed);

@@ -20,7 +20,7 @@ use version::version;
 
 /// The kind of a setting's value.
 #[derive(Clone, Copy)]
-enum Kind {
+enum ValueKind {
     Text,
     Whole,
     Truth,
@@ -55,14 +55,14 @@ enum Kind {
 #[derive(Clone, Copy)]
 struct Setting {
     name: &'static str,
-    kind: Kind,
+    kind: ValueKind,
     /// What is written if the setting is absent.
     absent: Option<fn() -> Value>,
     /// Whether an empty value is written.
     keep_empty: bool,
 }
 
-const fn setting(name: &'static str, kind: Kind) -> Setting {
+const fn setting(name: &'static str, kind: ValueKind) -> Setting {
     Setting {
         name,
         kind,
@@ -72,7 +72,7 @@ const fn setting(name: &'static str, kind: Kind) -> Setting {
 }
 
 /// A setting that is always written.
-const fn always(name: &'static str, kind: Kind, absent: fn() -> Value) -> Setting {
+const fn always(name: &'static str, kind: ValueKind, absent: fn() -> Value) -> Setting {
     Setting {
         name,
         kind,
@@ -94,112 +94,115 @@ fn none() -> Value {
 }
 
 const CREDENTIAL_PROVIDER: [Setting; 4] = [
-    setting("enabled", Kind::Truth),
-    setting("cache-duration", Kind::Text),
-    always("image-patterns", Kind::Texts, none),
-    setting("environment", Kind::TextMap),
+    setting("enabled", ValueKind::Truth),
+    setting("cache-duration", ValueKind::Text),
+    always("image-patterns", ValueKind::Texts, none),
+    setting("environment", ValueKind::TextMap),
 ];
 
 const STATIC_POD: [Setting; 2] = [
-    setting("enabled", Kind::Truth),
-    setting("manifest", Kind::Text),
+    setting("enabled", ValueKind::Truth),
+    setting("manifest", ValueKind::Text),
 ];
 
 const RESERVED_MEMORY: [Setting; 4] = [
-    always("enabled", Kind::Truth, no),
-    setting("memory", Kind::Text),
-    setting("hugepages-2Mi", Kind::Text),
-    setting("hugepages-1Gi", Kind::Text),
+    always("enabled", ValueKind::Truth, no),
+    setting("memory", ValueKind::Text),
+    setting("hugepages-2Mi", ValueKind::Text),
+    setting("hugepages-1Gi", ValueKind::Text),
 ];
 
 const TOPOLOGY_OPTIONS: [Setting; 2] = [
-    setting("prefer-closest-numa-nodes", Kind::Truth),
-    setting("max-allowable-numa-nodes", Kind::Whole),
+    setting("prefer-closest-numa-nodes", ValueKind::Truth),
+    setting("max-allowable-numa-nodes", ValueKind::Whole),
 ];
 
 const BOOTSTRAP_COMMAND: [Setting; 3] = [
-    always("commands", Kind::Commands, none),
-    always("mode", Kind::Text, empty),
-    always("essential", Kind::Truth, no),
+    always("commands", ValueKind::Commands, none),
+    always("mode", ValueKind::Text, empty),
+    always("essential", ValueKind::Truth, no),
 ];
 
 /// `settings.kubernetes`, in the order in which it is written.
 const KUBERNETES: [Setting; 67] = [
-    setting("api-server", Kind::Text),
-    setting("cloud-provider", Kind::Text),
-    setting("cluster-certificate", Kind::Text),
-    setting("cluster-name", Kind::Text),
-    setting("cluster-dns-ip", Kind::TextOrTexts),
-    setting("credential-providers", Kind::Tables(&CREDENTIAL_PROVIDER)),
-    setting("node-labels", Kind::TextMap),
-    setting("node-taints", Kind::TextsMap),
-    setting("max-pods", Kind::Whole),
-    setting("static-pods", Kind::Tables(&STATIC_POD)),
-    setting("eviction-hard", Kind::TextMap),
-    setting("eviction-soft", Kind::TextMap),
-    setting("eviction-soft-grace-period", Kind::TextMap),
-    setting("eviction-max-pod-grace-period", Kind::Whole),
-    setting("kube-reserved", Kind::TextMap),
-    setting("system-reserved", Kind::TextMap),
-    setting("allowed-unsafe-sysctls", Kind::Texts),
-    setting("server-tls-bootstrap", Kind::Truth),
-    setting("registry-qps", Kind::Whole),
-    setting("registry-burst", Kind::Whole),
-    setting("event-qps", Kind::Whole),
-    setting("event-burst", Kind::Whole),
-    setting("kube-api-qps", Kind::Whole),
-    setting("kube-api-burst", Kind::Whole),
-    setting("container-log-max-size", Kind::Text),
-    setting("container-log-max-files", Kind::Whole),
-    setting("cpu-manager-policy", Kind::Text),
-    setting("cpu-manager-policy-options", Kind::Texts),
-    setting("cpu-manager-reconcile-period", Kind::Text),
-    setting("memory-manager-policy", Kind::Text),
+    setting("api-server", ValueKind::Text),
+    setting("cloud-provider", ValueKind::Text),
+    setting("cluster-certificate", ValueKind::Text),
+    setting("cluster-name", ValueKind::Text),
+    setting("cluster-dns-ip", ValueKind::TextOrTexts),
+    setting(
+        "credential-providers",
+        ValueKind::Tables(&CREDENTIAL_PROVIDER),
+    ),
+    setting("node-labels", ValueKind::TextMap),
+    setting("node-taints", ValueKind::TextsMap),
+    setting("max-pods", ValueKind::Whole),
+    setting("static-pods", ValueKind::Tables(&STATIC_POD)),
+    setting("eviction-hard", ValueKind::TextMap),
+    setting("eviction-soft", ValueKind::TextMap),
+    setting("eviction-soft-grace-period", ValueKind::TextMap),
+    setting("eviction-max-pod-grace-period", ValueKind::Whole),
+    setting("kube-reserved", ValueKind::TextMap),
+    setting("system-reserved", ValueKind::TextMap),
+    setting("allowed-unsafe-sysctls", ValueKind::Texts),
+    setting("server-tls-bootstrap", ValueKind::Truth),
+    setting("registry-qps", ValueKind::Whole),
+    setting("registry-burst", ValueKind::Whole),
+    setting("event-qps", ValueKind::Whole),
+    setting("event-burst", ValueKind::Whole),
+    setting("kube-api-qps", ValueKind::Whole),
+    setting("kube-api-burst", ValueKind::Whole),
+    setting("container-log-max-size", ValueKind::Text),
+    setting("container-log-max-files", ValueKind::Whole),
+    setting("cpu-manager-policy", ValueKind::Text),
+    setting("cpu-manager-policy-options", ValueKind::Texts),
+    setting("cpu-manager-reconcile-period", ValueKind::Text),
+    setting("memory-manager-policy", ValueKind::Text),
     setting(
         "memory-manager-reserved-memory",
-        Kind::Tables(&RESERVED_MEMORY),
+        ValueKind::Tables(&RESERVED_MEMORY),
     ),
-    setting("topology-manager-scope", Kind::Text),
-    setting("topology-manager-policy", Kind::Text),
+    setting("topology-manager-scope", ValueKind::Text),
+    setting("topology-manager-policy", ValueKind::Text),
     setting(
         "topology-manager-policy-options",
-        Kind::Table(&TOPOLOGY_OPTIONS),
+        ValueKind::Table(&TOPOLOGY_OPTIONS),
     ),
-    setting("image-gc-high-threshold-percent", Kind::Percent),
-    setting("image-gc-low-threshold-percent", Kind::Percent),
-    setting("ids-per-pod", Kind::Whole),
-    setting("cpu-cfs-quota-enforced", Kind::Truth),
-    setting("shutdown-grace-period", Kind::Text),
-    setting("shutdown-grace-period-for-critical-pods", Kind::Text),
-    setting("cluster-domain", Kind::Text),
-    setting("seccomp-default", Kind::Truth),
-    setting("pod-pids-limit", Kind::Whole),
-    setting("device-ownership-from-security-context", Kind::Truth),
-    setting("single-process-oom-kill", Kind::Truth),
-    setting("container-log-max-workers", Kind::Whole),
-    setting("container-log-monitor-interval", Kind::Text),
-    setting("hostname-override-source", Kind::Text),
-    setting("log-level", Kind::Small),
+    setting("image-gc-high-threshold-percent", ValueKind::Percent),
+    setting("image-gc-low-threshold-percent", ValueKind::Percent),
+    setting("ids-per-pod", ValueKind::Whole),
+    setting("cpu-cfs-quota-enforced", ValueKind::Truth),
+    setting("shutdown-grace-period", ValueKind::Text),
+    setting("shutdown-grace-period-for-critical-pods", ValueKind::Text),
+    setting("cluster-domain", ValueKind::Text),
+    setting("seccomp-default", ValueKind::Truth),
+    setting("pod-pids-limit", ValueKind::Whole),
+    setting("device-ownership-from-security-context", ValueKind::Truth),
+    setting("single-process-oom-kill", ValueKind::Truth),
+    setting("container-log-max-workers", ValueKind::Whole),
+    setting("container-log-monitor-interval", ValueKind::Text),
+    setting("hostname-override-source", ValueKind::Text),
+    setting("log-level", ValueKind::Small),
     // Karpenter leaves out these. Of Bottlerocket's own models, December 2025.
-    setting("authentication-mode", Kind::Text),
-    setting("bootstrap-token", Kind::Text),
-    setting("hostname-override", Kind::Text),
-    setting("image-maximum-gc-age", Kind::Text),
-    setting("image-minimum-gc-age", Kind::Text),
-    setting("max-parallel-image-pulls", Kind::Whole),
-    setting("memory-swap-behavior", Kind::Text),
-    setting("node-ip", Kind::Text),
-    setting("pod-infra-container-image", Kind::Text),
-    setting("provider-id", Kind::Text),
-    setting("reserved-cpus", Kind::Text),
-    setting("server-certificate", Kind::Text),
-    setting("server-key", Kind::Text),
-    setting("standalone-mode", Kind::Truth),
-    setting("static-pods-enabled", Kind::Truth),
+    setting("authentication-mode", ValueKind::Text),
+    setting("bootstrap-token", ValueKind::Text),
+    setting("hostname-override", ValueKind::Text),
+    setting("image-maximum-gc-age", ValueKind::Text),
+    setting("image-minimum-gc-age", ValueKind::Text),
+    setting("max-parallel-image-pulls", ValueKind::Whole),
+    setting("memory-swap-behavior", ValueKind::Text),
+    setting("node-ip", ValueKind::Text),
+    setting("pod-infra-container-image", ValueKind::Text),
+    setting("provider-id", ValueKind::Text),
+    setting("reserved-cpus", ValueKind::Text),
+    setting("server-certificate", ValueKind::Text),
+    setting("server-key", ValueKind::Text),
+    setting("standalone-mode", ValueKind::Truth),
+    setting("static-pods-enabled", ValueKind::Truth),
     // By the changelog of the models, up to 0.28 of September 2026.
-    setting("container-runtime-endpoint", Kind::Any),
-    setting("memory-reservation-policy", Kind::Any),
-    setting("memory-throttling-factor", Kind::Any),
+    setting("container-runtime-endpoint", ValueKind::Any),
+    setting("memory-reservation-policy", ValueKind::Any),
+    setting("memory-throttling-factor", ValueKind::Any),
 ];
 
 /// The command that makes the instance's own disks one.
@@ -236,7 +239,7 @@ pub(super) fn render(boot: &Boot) -> Result<String, Fault> {
         .collect();
     below.insert("kubernetes".to_owned(), in_order(&kubernetes, &KUBERNETES));
     if let Some(commands) = commands {
-        let commands = Kind::Tables(&BOOTSTRAP_COMMAND).item(&Value::Table(commands));
+        let commands = ValueKind::Tables(&BOOTSTRAP_COMMAND).item(&Value::Table(commands));
         below.insert("bootstrap-commands".to_owned(), commands);
     }
     let below = Item::Table(below.into_iter().collect());
@@ -322,10 +325,10 @@ fn unknown_below(table: &toml::Table, known: &[Setting], path: &str, out: &mut V
         let setting = known.iter().find(|setting| setting.name == name);
         match (setting.map(|setting| setting.kind), value) {
             (None, _) => out.push(path),
-            (Some(Kind::Table(known)), Value::Table(table)) => {
+            (Some(ValueKind::Table(known)), Value::Table(table)) => {
                 unknown_below(table, known, &path, out);
             }
-            (Some(Kind::Tables(known)), Value::Table(tables)) => {
+            (Some(ValueKind::Tables(known)), Value::Table(tables)) => {
                 for (name, value) in tables {
                     if let Value::Table(table) = value {
                         unknown_below(table, known, &format!("{path}.{name}"), out);
@@ -343,8 +346,8 @@ fn known_only(table: &mut toml::Table, known: &[Setting]) {
         let setting = known.iter().find(|setting| setting.name == name);
         match (setting.map(|setting| setting.kind), value) {
             (None, _) => return false,
-            (Some(Kind::Table(known)), Value::Table(table)) => known_only(table, known),
-            (Some(Kind::Tables(known)), Value::Table(tables)) => {
+            (Some(ValueKind::Table(known)), Value::Table(table)) => known_only(table, known),
+            (Some(ValueKind::Tables(known)), Value::Table(tables)) => {
                 for (_, value) in tables.iter_mut() {
                     if let Value::Table(table) = value {
                         known_only(table, known);
@@ -522,52 +525,64 @@ fn in_order(table: &toml::Table, known: &[Setting]) -> Item {
     Item::Table(all)
 }
 
-impl Kind {
+impl ValueKind {
     fn check(self, value: &Value, path: &str) -> Result<(), Fault> {
         let right = match self {
-            Kind::Text => value.is_str(),
-            Kind::Whole => value.is_integer(),
-            Kind::Truth => value.is_bool(),
-            Kind::Any => true,
-            Kind::Small => value
+            ValueKind::Text => value.is_str(),
+            ValueKind::Whole => value.is_integer(),
+            ValueKind::Truth => value.is_bool(),
+            ValueKind::Any => true,
+            ValueKind::Small => value
                 .as_integer()
                 .is_some_and(|number| u8::try_from(number).is_ok()),
-            Kind::Percent => value.is_str() || value.is_integer(),
-            Kind::TextOrTexts if value.is_array() => return Kind::Texts.check(value, path),
-            Kind::TextOrTexts => value.is_str(),
-            Kind::Texts => return each(value, "a list of texts", path, Kind::Text),
-            Kind::Commands => return each(value, "a list of commands", path, Kind::Texts),
-            Kind::Words(words) => value.as_str().is_some_and(|text| words.contains(&text)),
-            Kind::Base64 => value.as_str().is_some_and(is_base64),
-            Kind::TruthMap => {
-                return every(value, path, |value, path| Kind::Truth.check(value, path));
+            ValueKind::Percent => value.is_str() || value.is_integer(),
+            ValueKind::TextOrTexts if value.is_array() => {
+                return ValueKind::Texts.check(value, path);
             }
-            Kind::ListMap => {
-                return every(value, path, |value, path| Kind::Texts.check(value, path));
+            ValueKind::TextOrTexts => value.is_str(),
+            ValueKind::Texts => return each(value, "a list of texts", path, ValueKind::Text),
+            ValueKind::Commands => {
+                return each(value, "a list of commands", path, ValueKind::Texts);
             }
-            Kind::TextMap => {
-                return every(value, path, |value, path| Kind::Text.check(value, path));
-            }
-            Kind::TextsMap => {
+            ValueKind::Words(words) => value.as_str().is_some_and(|text| words.contains(&text)),
+            ValueKind::Base64 => value.as_str().is_some_and(is_base64),
+            ValueKind::TruthMap => {
                 return every(value, path, |value, path| {
-                    Kind::TextOrTexts.check(value, path)
+                    ValueKind::Truth.check(value, path)
                 });
             }
-            Kind::Table(known) => return check(&table(Some(value.clone()), path)?, known, path),
-            Kind::Tables(known) => {
+            ValueKind::ListMap => {
+                return every(value, path, |value, path| {
+                    ValueKind::Texts.check(value, path)
+                });
+            }
+            ValueKind::TextMap => {
+                return every(value, path, |value, path| {
+                    ValueKind::Text.check(value, path)
+                });
+            }
+            ValueKind::TextsMap => {
+                return every(value, path, |value, path| {
+                    ValueKind::TextOrTexts.check(value, path)
+                });
+            }
+            ValueKind::Table(known) => {
+                return check(&table(Some(value.clone()), path)?, known, path);
+            }
+            ValueKind::Tables(known) => {
                 return every(value, path, |value, path| {
                     check(&table(Some(value.clone()), path)?, known, path)
                 });
             }
         };
-        if let (Kind::Small, Value::Integer(number), false) = (self, value, right) {
+        if let (ValueKind::Small, Value::Integer(number), false) = (self, value, right) {
             let what = format!("{path} is {number}, not from 0 to 255");
             return Err(Fault::user_data(what, "write a number in between"));
         }
         if let (Value::String(text), false) = (value, right) {
             let expected = match self {
-                Kind::Words(words) => format!("one of {}", words.join(", ")),
-                Kind::Base64 => "base64".to_owned(),
+                ValueKind::Words(words) => format!("one of {}", words.join(", ")),
+                ValueKind::Base64 => "base64".to_owned(),
                 _ => String::new(),
             };
             if !expected.is_empty() {
@@ -579,10 +594,10 @@ impl Kind {
             }
         }
         let expected = match self {
-            Kind::Whole => "a whole number",
-            Kind::Truth => "true or false",
-            Kind::Small | Kind::Percent => "a whole number",
-            Kind::TextOrTexts => "a text or a list of texts",
+            ValueKind::Whole => "a whole number",
+            ValueKind::Truth => "true or false",
+            ValueKind::Small | ValueKind::Percent => "a whole number",
+            ValueKind::TextOrTexts => "a text or a list of texts",
             _ => "a text",
         };
         right
@@ -593,16 +608,19 @@ impl Kind {
     /// Whether Go would leave the value out.
     fn is_empty(self, value: &Value) -> bool {
         match (self, value) {
-            (Kind::Texts | Kind::Commands, Value::Array(items)) => items.is_empty(),
-            (Kind::TextMap | Kind::TextsMap | Kind::Tables(_), Value::Table(map)) => map.is_empty(),
+            (ValueKind::Texts | ValueKind::Commands, Value::Array(items)) => items.is_empty(),
+            (
+                ValueKind::TextMap | ValueKind::TextsMap | ValueKind::Tables(_),
+                Value::Table(map),
+            ) => map.is_empty(),
             _ => false,
         }
     }
 
     fn item(self, value: &Value) -> Item {
         match (self, value) {
-            (Kind::Table(known), Value::Table(table)) => in_order(table, known),
-            (Kind::Tables(known), Value::Table(map)) => {
+            (ValueKind::Table(known), Value::Table(table)) => in_order(table, known),
+            (ValueKind::Tables(known), Value::Table(map)) => {
                 let sorted: BTreeMap<&String, &Value> = map.iter().collect();
                 let below = |value: &Value| match value {
                     Value::Table(table) => in_order(table, known),
@@ -620,7 +638,7 @@ impl Kind {
     }
 }
 
-fn each(value: &Value, expected: &str, path: &str, kind: Kind) -> Result<(), Fault> {
+fn each(value: &Value, expected: &str, path: &str, kind: ValueKind) -> Result<(), Fault> {
     let Value::Array(items) = value else {
         return Err(wrong(path, expected, value));
     };

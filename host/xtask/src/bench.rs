@@ -23,7 +23,7 @@ use crate::commands::{self, Steps};
 use cases::{Case, Inputs};
 use karpenter_baseline::KarpenterBaseline;
 
-struct Options<'a> {
+struct BenchOptions<'a> {
     parts: Vec<&'a str>,
     effort: Option<&'a str>,
     karpenter_baseline: bool,
@@ -105,8 +105,8 @@ fn scorers(words: &[&str]) -> anyhow::Result<()> {
     commands::run(bench)
 }
 
-fn asked<'a>(args: &[&'a str]) -> anyhow::Result<Options<'a>> {
-    let mut asked = Options {
+fn asked<'a>(args: &[&'a str]) -> anyhow::Result<BenchOptions<'a>> {
+    let mut asked = BenchOptions {
         parts: Vec::new(),
         effort: None,
         karpenter_baseline: true,

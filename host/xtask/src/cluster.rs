@@ -19,14 +19,14 @@ cargo xtask cluster build               only build the programs, into the cache
 
 /// Does what the arguments say.
 pub fn run(args: &[&str]) -> Result<()> {
-    let (options, rest) = Options::parse(args)?;
+    let (options, rest) = ClusterOptions::parse(args)?;
     let (command, mut rest) = rest
         .split_first()
         .map_or(("", rest), |(first, rest)| (*first, rest));
     // Options may stand on either side of the command.
-    let (more, after) = Options::parse(rest)?;
+    let (more, after) = ClusterOptions::parse(rest)?;
     rest = after;
-    let options = Options {
+    let options = ClusterOptions {
         name: more.name.or(options.name),
         folder: more.folder.or(options.folder),
     };
@@ -50,12 +50,12 @@ pub fn run(args: &[&str]) -> Result<()> {
 
 /// Which cluster.
 #[derive(Clone, Copy, Default)]
-struct Options<'a> {
+struct ClusterOptions<'a> {
     name: Option<&'a str>,
     folder: Option<&'a str>,
 }
 
-impl<'a> Options<'a> {
+impl<'a> ClusterOptions<'a> {
     /// Takes our options from the front; what follows is for others.
     fn parse<'b>(mut args: &'b [&'a str]) -> Result<(Self, &'b [&'a str])> {
         let mut options = Self::default();
@@ -112,9 +112,9 @@ fn down(cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
-fn status(options: &Options<'_>) -> Result<()> {
+fn status(options: &ClusterOptions<'_>) -> Result<()> {
     let clusters = match options {
-        Options {
+        ClusterOptions {
             name: None,
             folder: None,
         } => Cluster::all()?,
@@ -181,7 +181,7 @@ mod tests {
     #[test]
     fn options_end_where_the_arguments_of_kubectl_begin() {
         let args = ["--name", "a", "get", "pods", "--name", "b"];
-        let (options, rest) = Options::parse(&args).unwrap();
+        let (options, rest) = ClusterOptions::parse(&args).unwrap();
         assert_eq!(
             (options.name, rest),
             (Some("a"), &["get", "pods", "--name", "b"][..])
@@ -190,6 +190,6 @@ mod tests {
 
     #[test]
     fn an_option_without_a_value_is_said() {
-        assert!(Options::parse(&["--dir"]).is_err());
+        assert!(ClusterOptions::parse(&["--dir"]).is_err());
     }
 }

@@ -24,7 +24,7 @@ const EDITS: [f64; 2] = [0.4, 0.85];
 
 /// What was typed.
 #[derive(Debug, PartialEq)]
-struct Options {
+struct DemoOptions {
     seconds: f64,
     plain: bool,
 }
@@ -56,8 +56,8 @@ pub fn run(args: &[&str]) -> anyhow::Result<()> {
     live(&longshore, &policies, &options)
 }
 
-fn options(args: &[&str]) -> anyhow::Result<Options> {
-    let mut options = Options {
+fn options(args: &[&str]) -> anyhow::Result<DemoOptions> {
+    let mut options = DemoOptions {
         seconds: DEFAULT_SECONDS,
         plain: !std::io::stdout().is_terminal(),
     };
@@ -83,7 +83,7 @@ fn options(args: &[&str]) -> anyhow::Result<Options> {
 
 /// The scenario with a policy file that the viewer can edit. Without an edit of the viewer's it is
 /// edited twice.
-fn live(longshore: &Path, policies: &Path, options: &Options) -> anyhow::Result<()> {
+fn live(longshore: &Path, policies: &Path, options: &DemoOptions) -> anyhow::Result<()> {
     let folder = crate::commands::target().join("demo");
     std::fs::create_dir_all(&folder)?;
     let file = folder.join("longshore.toml");
@@ -267,7 +267,7 @@ mod tests {
     fn options_are_read_and_nothing_else() {
         assert_eq!(
             options(&["--seconds", "5", "--plain"]).unwrap(),
-            Options {
+            DemoOptions {
                 seconds: 5.0,
                 plain: true
             }

@@ -210,11 +210,11 @@ impl Document {
         let Some(admitted) = super::admit::prune(admission, &self.text) else {
             return Ok(Vec::new());
         };
-        let told = |fault: &Fault| self.refuse(&fault.field, &*fault.what, &*fault.hint);
+        let diagnostic = |fault: &Fault| self.refuse(&fault.field, &*fault.what, &*fault.hint);
         if let Some(first) = admitted.refusals.first() {
-            return Err(told(first));
+            return Err(diagnostic(first));
         }
-        let notes = admitted.notes.iter().map(told).collect();
+        let notes = admitted.notes.iter().map(diagnostic).collect();
         self.admitted = Some(admitted.text.into_owned());
         Ok(notes)
     }

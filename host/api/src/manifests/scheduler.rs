@@ -50,7 +50,7 @@ struct Constraint {
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
-struct Kind {
+struct KindField {
     kind: Option<String>,
 }
 
@@ -118,7 +118,7 @@ fn constraints(text: &str, names: &mut Symbols) -> Result<Vec<Spread>, Fault> {
             "expected `podTopologySpread: {defaultConstraints: […]}`",
         ));
     }
-    if serde_json::from_str::<Kind>(text)
+    if serde_json::from_str::<KindField>(text)
         .ok()
         .and_then(|k| k.kind)
         .is_none_or(|kind| kind != KIND)
@@ -328,7 +328,7 @@ podTopologySpread:
   - {maxSkew: 5, topologyKey: kubernetes.io/hostname, whenUnsatisfiable: ScheduleAnyway}
 ";
 
-    fn told(text: &str) -> String {
+    fn read(text: &str) -> String {
         match default_spread("spread.yaml", text, &mut Symbols::default()) {
             Ok(list) => format!("{} constraints", list.len()),
             Err(problem) => problem.to_string(),
@@ -365,7 +365,7 @@ profiles:
       - {maxSkew: 5, topologyKey: kubernetes.io/hostname, whenUnsatisfiable: ScheduleAnyway}
 ";
         assert_eq!(default_spread("", whole, &mut names).unwrap(), short);
-        let slip = told(&whole.replace("defaultingType", "defaultType"));
+        let slip = read(&whole.replace("defaultingType", "defaultType"));
         assert!(
             slip.starts_with(
                 "spread.yaml:12: profiles[1].pluginConfig[1].args.defaultType: unknown"
@@ -374,14 +374,14 @@ profiles:
         );
         let json = r#"{"podTopologySpread": {"defaultConstraints": []}}"#;
         assert_eq!(
-            [told(json), told(""), told("# nothing\n")],
+            [read(json), read(""), read("# nothing\n")],
             ["0 constraints"; 3]
         );
     }
 
     #[test]
     fn faults_name_the_line_the_field_and_what_to_do() {
-        let with = |from: &str, to: &str| told(&KARPENTER.replace(from, to));
+        let with = |from: &str, to: &str| read(&KARPENTER.replace(from, to));
         expect_test::expect![[r#"
             spread.yaml:4: podTopologySpread.defaultConstraints[0].maxSkew: 0 is out of range; it starts at 1
             spread.yaml:6: podTopologySpread.defaultConstraints[0].whenUnsatisfiable: `Never` is not a policy; expected DoNotSchedule or ScheduleAnyway
@@ -403,7 +403,7 @@ profiles:
             ]
             .join("\n"),
         );
-        assert!(told("a: [").starts_with("spread.yaml:"));
-        assert!(told("[]").contains("is not a map"), "{}", told("[]"));
+        assert!(read("a: [").starts_with("spread.yaml:"));
+        assert!(read("[]").contains("is not a map"), "{}", read("[]"));
     }
 }

@@ -20,7 +20,7 @@ pub async fn counted<F: Future>(call: F) -> (F::Output, u32) {
     ATTEMPTS.scope(Cell::new(0), counts).await
 }
 
-/// Is told by the SDK of each request, in the task of its call.
+/// An interceptor: the SDK calls it for each request, in the task of the call.
 #[derive(Debug)]
 pub struct CountAttempts;
 

@@ -146,7 +146,7 @@ fn offerings_that_a_claim_admits_are_ordered_by_the_cheapest_of_their_type() {
         &["cpu=1000"],
         &["cpu=x"],
     ];
-    let told: Vec<String> = cases
+    let lines: Vec<String> = cases
         .iter()
         .map(|lines| {
             format!(
@@ -171,7 +171,7 @@ fn offerings_that_a_claim_admits_are_ordered_by_the_cheapest_of_their_type() {
             insufficient capacity: no offering for NodeClaim default-abc: 0 without capacity, 0 instance types refused by its requirements, 15 too small
         cpu=x
             invalid: NodeClaim default-abc: spec.resources.requests.cpu: quantity "x" does not start with a number"#]]
-    .assert_eq(&told.join("\n"));
+    .assert_eq(&lines.join("\n"));
 }
 
 #[test]
@@ -192,7 +192,7 @@ fn the_planners_order_decides_where_it_is_not_that_of_prices() {
     };
     let special = "node.kubernetes.io/instance-type In g4dn.xlarge m5.xlarge";
     let on_demand = "karpenter.sh/capacity-type In on-demand";
-    let told = [
+    let lines = [
         choice("", &["cpu=3", kinds]),
         choice("spot", &["cpu=3", kinds]),
         choice("on-demand", &["cpu=3", kinds]),
@@ -209,7 +209,7 @@ fn the_planners_order_decides_where_it_is_not_that_of_prices() {
         on-demand: m5.2xlarge a,b; m5.xlarge a,b; c5.xlarge a,b prioritized=true
         on-demand: g4dn.xlarge a,b; m5.xlarge a,b prioritized=true
         spot: c5.xlarge a,b; m5.xlarge a,b; m5.2xlarge a prioritized=false"#]]
-    .assert_eq(&told.join("\n"));
+    .assert_eq(&lines.join("\n"));
     let mut launch = claim(&["cpu=3", kinds]);
     launch
         .annotations
@@ -249,7 +249,7 @@ fn min_values_are_kept_or_the_launch_fails() {
         "node.kubernetes.io/instance-type In m5.large r5.large g4dn.xlarge",
         "karpenter.sh/capacity-type In on-demand",
     ];
-    let told = |least: &[(&str, usize)], policy: MinValuesPolicy| {
+    let chosen = |least: &[(&str, usize)], policy: MinValuesPolicy| {
         let mut launch = claim(&lines);
         let least = least.iter().map(|(key, least)| ((*key).to_owned(), *least));
         launch.min_values = least.collect();
@@ -260,10 +260,10 @@ fn min_values_are_kept_or_the_launch_fails() {
     };
     let family = "karpenter.k8s.aws/instance-family";
     let cases = [
-        told(&[], MinValuesPolicy::Strict),
-        told(&[(family, 3)], MinValuesPolicy::Strict),
-        told(&[(family, 4)], MinValuesPolicy::Strict),
-        told(&[(family, 4)], MinValuesPolicy::BestEffort),
+        chosen(&[], MinValuesPolicy::Strict),
+        chosen(&[(family, 3)], MinValuesPolicy::Strict),
+        chosen(&[(family, 4)], MinValuesPolicy::Strict),
+        chosen(&[(family, 4)], MinValuesPolicy::BestEffort),
     ];
     expect![[r#"
         on-demand: m5.large a,b; r5.large a,b
@@ -368,7 +368,7 @@ fn a_fleet_has_an_override_for_each_type_and_zone_and_one_template_for_each_imag
         "cpu=1",
         "node.kubernetes.io/instance-type In m6g.large m5.large",
     ]);
-    let told = |fleet: &Fleet| {
+    let described = |fleet: &Fleet| {
         let mut lines = vec![format!("{:?} {:?}", fleet.market, fleet.context)];
         for config in &fleet.configs {
             for one in &config.overrides {
@@ -387,7 +387,7 @@ fn a_fleet_has_an_override_for_each_type_and_zone_and_one_template_for_each_imag
         m5.large us-east-1b subnet-b ami-amd 0.02987
         m6g.large us-east-1a subnet-a ami-arm 0.03291
         m6g.large us-east-1b subnet-b ami-arm 0.02834"#]]
-    .assert_eq(&sorted(&told(&fleet(&region, &class, &launch))));
+    .assert_eq(&sorted(&described(&fleet(&region, &class, &launch))));
     let mut relaxed = launch.clone();
     relaxed.annotations.insert(
         "karpenter.sh/nodeclaim-min-values-relaxed".into(),
@@ -402,7 +402,7 @@ fn a_fleet_has_an_override_for_each_type_and_zone_and_one_template_for_each_imag
         m5.large us-east-1b subnet-b ami-amd 2
         m6g.large us-east-1a subnet-a ami-arm 1
         m6g.large us-east-1b subnet-b ami-arm 0"#]]
-    .assert_eq(&sorted(&told(&fleet(&region, &class, &relaxed))));
+    .assert_eq(&sorted(&described(&fleet(&region, &class, &relaxed))));
 }
 
 #[test]

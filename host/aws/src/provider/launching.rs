@@ -20,7 +20,7 @@ use longshore_ec2::hash::migration::{HASH, HASH_VERSION};
 use longshore_ec2::nodeclass::EC2NodeClass;
 use longshore_ec2::tags;
 
-use super::state::{InFlight, State};
+use super::state::{InFlight, ProviderState};
 use super::{Ec2, MAX_DESCRIBE_DELAY_SECONDS, zone_id};
 use crate::calls::Call;
 use crate::clients::Turn;
@@ -221,7 +221,7 @@ impl Ec2 {
     /// The catalogue of a class, and the offerings that can be launched into now.
     fn choice(
         &self,
-        state: &mut State,
+        state: &mut ProviderState,
         launch: &Launch,
         class: &EC2NodeClass,
     ) -> Result<(Arc<ClassCatalogue>, Choice), CloudError> {
@@ -541,7 +541,7 @@ enum Next {
     Again,
 }
 
-impl super::State {
+impl super::ProviderState {
     /// EC2 does not have the launch templates of a request.
     fn forget_templates(&mut self, fleet: &Fleet) {
         for config in &fleet.configs {

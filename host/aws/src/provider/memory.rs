@@ -1,14 +1,14 @@
 //! Memory that nodes show takes the place of the estimate.
 //!
 //! A figure holds for the type and the images of the class that the node has started from. It is kept
-//! in memory alone: every node is told of again after a start.
+//! in memory alone: every node is reported again after a start.
 
 use longshore_api::quantity::Quantity;
 use longshore_cloud::NodeShows;
 
-use super::State;
+use super::ProviderState;
 
-impl State {
+impl ProviderState {
     /// A registered node shows its memory. Passed over if its class is not known, or has selected
     /// other images since: the kernel's share of memory depends on the image.
     pub(super) fn see_memory(&mut self, node: &NodeShows<'_>, now: i64) {
@@ -66,14 +66,14 @@ mod tests {
     fn memory_that_a_node_shows_counts_for_its_type_and_images_until_nothing_confirms_it() {
         const SMALL: &str = include_str!("../../../emulator/data/small.json");
         let read = world::read("small", SMALL.as_bytes(), None).unwrap();
-        let mut state = State::new(read.0.region);
+        let mut state = ProviderState::new(read.0.region);
         let at = state.region.find("m5.large").unwrap();
         let cluster = Cluster::default();
         let joins = Joins {
             cluster: &cluster,
             kubernetes: "1.35",
         };
-        let memory = |state: &mut State, images: &[&str]| {
+        let memory = |state: &mut ProviderState, images: &[&str]| {
             let catalogue = state.catalogue(&class(images), &joins).unwrap();
             let row = longshore_ec2::catalogue::machine::RESOURCES;
             let row = row.iter().position(|name| *name == "memory").unwrap();

@@ -8,7 +8,7 @@ use longshore_ec2::catalogue::Region;
 use longshore_ec2::kubelet::minor;
 
 use super::batches::{BATCH, ENDINGS, batcher, describe, terminate};
-use super::{Clock, Ec2, Inner, Settings, State, leaked, warn_of_version};
+use super::{Clock, Ec2, Inner, ProviderState, Settings, leaked, warn_of_version};
 use crate::clients::Clients;
 use crate::discovery::{self, Finder};
 use crate::error::ApiError;
@@ -108,7 +108,7 @@ impl Ec2 {
     ) -> Self {
         let inner = Inner {
             finder: Finder::new(clients.clone()),
-            state: Mutex::new(State::new(region)),
+            state: Mutex::new(ProviderState::new(region)),
             claims: Mutex::default(),
             making_templates: tokio::sync::Mutex::default(),
             describes: batcher(&clients, "describe_instances", BATCH, describe),

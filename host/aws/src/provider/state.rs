@@ -17,7 +17,7 @@ use crate::subnets::Addresses;
 use crate::templates::KnownTemplates;
 
 /// Everything that is remembered. Nothing here is the only copy of anything.
-pub(crate) struct State {
+pub(crate) struct ProviderState {
     pub region: Region,
     pub prices: Vec<SpotPrice>,
     /// On-demand prices of the price list.
@@ -49,7 +49,7 @@ pub(crate) struct State {
     over: HashMap<String, i64>,
     /// Grows with every new set of types.
     generation: u64,
-    /// [`State::version`] when the set of types was replaced, and one more.
+    /// [`ProviderState::version`] when the set of types was replaced, and one more.
     versions: u64,
 }
 
@@ -89,9 +89,9 @@ struct Kept {
 /// How long a launch is remembered after the last request for it, in seconds.
 const LAUNCH_MEMORY_SECONDS: i64 = 3600;
 
-impl State {
+impl ProviderState {
     pub fn new(region: Region) -> Self {
-        State {
+        ProviderState {
             region,
             prices: Vec::new(),
             on_demand: OnDemand::new(),
@@ -349,8 +349,8 @@ impl State {
 mod tests {
     use super::*;
 
-    fn state() -> State {
-        State::new(Region::new("us-east-1", Vec::new(), Vec::new().into()))
+    fn state() -> ProviderState {
+        ProviderState::new(Region::new("us-east-1", Vec::new(), Vec::new().into()))
     }
 
     fn facts(id: &str, uid: &str) -> InstanceFacts {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use longshore_ec2::tags;
 use tokio::time::Instant;
 
-use super::{Ec2, State};
+use super::{Ec2, ProviderState};
 use crate::error::ApiError;
 use crate::records::Filters;
 use crate::{discovery, wire};
@@ -114,7 +114,7 @@ impl Ec2 {
         let prices = wire::types::spot_prices(&self.inner.clients, now).await?;
         let mut state = self.state();
         state.prices = discovery::newest_prices(prices.iter().chain(&state.prices));
-        let State { region, prices, .. } = &mut *state;
+        let ProviderState { region, prices, .. } = &mut *state;
         discovery::set_spot_prices(region, prices);
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! What the benchmarks are told, and the cluster that they measure.
+//! Options of the benchmarks, and the cluster that they measure.
 
 use longshore_api::manifests::Reader;
 use longshore_core::model::ClusterObjects;

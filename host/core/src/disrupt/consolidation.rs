@@ -1,4 +1,4 @@
-//! What a consolidation policy is told, and what it answers.
+//! What a consolidation policy gets, and what it answers.
 //!
 //! The rules of NodePools are the floor: a policy makes disruption dearer, later or impossible, and
 //! orders what is left. It never allows what a rule forbids.

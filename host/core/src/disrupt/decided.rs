@@ -8,7 +8,7 @@ use super::proposals::Proposal;
 use super::verdicts::{Candidate, Stays};
 use crate::ids::NodeIx;
 
-/// A policy, what it is told, and what it has said of nodes.
+/// A policy, what it gets, and what it has said of nodes.
 pub struct Judge<'s> {
     policy: &'s dyn Consolidation,
     facts: Facts<'s>,

@@ -40,11 +40,11 @@ pub struct RoundOptions<'a> {
     /// What one moved pod must save where its NodePool does not say. Without it, the NodePool's policy
     /// decides.
     pub move_cost: Option<MoveCost>,
-    /// One method alone.
+    /// The only method that may find something. `None` for all methods.
     pub only: Option<Method>,
-    /// What proposals may be.
+    /// Which replacements proposals may have.
     pub rules: Rules,
-    /// How much to search.
+    /// Limits of the search, in steps.
     pub effort: Effort,
     /// Which nodes that stay are asked what it would take to remove them.
     pub explain: Explain<'a>,
@@ -57,7 +57,7 @@ pub struct RoundOptions<'a> {
 /// Which nodes that stay are asked what it would take to remove them.
 #[derive(Clone, Copy, Debug, Default)]
 pub enum Explain<'a> {
-    /// None.
+    /// No node is asked about.
     #[default]
     Nothing,
     /// Every node that stays.
@@ -325,11 +325,11 @@ fn answer<'s>(
 /// Pods that wait, and the existing nodes that have room for them. One that kube-scheduler refuses on a
 /// node that was bought for it holds no room: the node goes if nothing else uses it.
 fn room_for_pending(snapshot: &Snapshot, policies: &dyn Policies) -> Vec<(NodeIx, PodIx)> {
-    use crate::planner::{Options, plan};
+    use crate::planner::{PlanOptions, plan};
     if snapshot.pending.is_empty() {
         return Vec::new();
     }
-    let options = Options {
+    let options = PlanOptions {
         effort: crate::plan::Effort::None,
         seed: 0,
     };

@@ -90,7 +90,7 @@ impl Proposal {
         }
     }
 
-    /// What the check is told of it.
+    /// The proposal in the terms of the check.
     pub fn to_check(&self) -> disruption::Disruption {
         let bought = self
             .replacements

@@ -1,7 +1,7 @@
 //! Node affinity, node selectors and taints, evaluated once per kind of node and kind of pod.
 //!
 //! Nodes with equal taints and equal values of every label that a pod refers to are of one
-//! [`Kind`]. Pods with equal requirements on labels and taints share a [`PodConstraints`]. So
+//! [`NodeKind`]. Pods with equal requirements on labels and taints share a [`PodConstraints`]. So
 //! thousands of nodes and pods need a small table only.
 
 use indexmap::{IndexMap, IndexSet};
@@ -16,7 +16,7 @@ use crate::model::{
 
 /// Nodes that look the same to every filter that reads labels and taints.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct Kind {
+pub struct NodeKind {
     taints: Vec<Taint>,
     /// So many of the last ones no Node has: filters of topology spread do not see them.
     unwritten: usize,
@@ -61,7 +61,7 @@ pub struct NodeMatch {
 /// The kinds of a set of nodes with what every profile and filter makes of each.
 #[derive(Clone, Debug, Default)]
 pub struct Kinds {
-    all: IndexSet<Kind, FxBuildHasher>,
+    all: IndexSet<NodeKind, FxBuildHasher>,
     /// By kind, then profile.
     verdicts: Vec<NodeMatch>,
     /// By kind, then filter.
@@ -153,7 +153,7 @@ impl Rules {
         (unwritten, named): (usize, bool),
         labels: Vec<(Symbol, Symbol)>,
     ) -> u32 {
-        let (at, new) = kinds.all.insert_full(Kind {
+        let (at, new) = kinds.all.insert_full(NodeKind {
             taints: taints.to_vec(),
             unwritten,
             named,
@@ -216,7 +216,7 @@ fn admits(
 }
 
 impl PodConstraints {
-    fn judge(&self, kind: &Kind, names: &Symbols) -> NodeMatch {
+    fn judge(&self, kind: &NodeKind, names: &Symbols) -> NodeMatch {
         let labels = &kind.labels;
         let fits = untolerated(&self.tolerations, &kind.taints, false).is_none()
             && admits(labels, &self.node_selector, &self.required, names)
@@ -238,7 +238,7 @@ impl PodConstraints {
 }
 
 impl Filter {
-    fn counts(&self, kind: &Kind, names: &Symbols, hostname: Option<Symbol>) -> bool {
+    fn counts(&self, kind: &NodeKind, names: &Symbols, hostname: Option<Symbol>) -> bool {
         let has = |&key: &Symbol| match Some(key) == hostname {
             true => kind.named,
             false => kind.labels.get(key).is_some(),
@@ -255,7 +255,7 @@ impl Filter {
     }
 }
 
-impl Kind {
+impl NodeKind {
     fn written_taints(&self) -> &[Taint] {
         &self.taints[..self.taints.len().saturating_sub(self.unwritten)]
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use longshore_core::check::{Invariant, check};
 use longshore_core::model::{Settings, Symbol};
 use longshore_core::plan::{NodeIx, Placement, Plan, PoolIx, Unplaced};
-use longshore_core::planner::{self, Options};
+use longshore_core::planner::{self, PlanOptions};
 use longshore_core::policy::ByPrice;
 use longshore_core::snapshot::Snapshot;
 use serde_json::{Value, json};
@@ -32,7 +32,7 @@ fn spread() -> Value {
 /// Rules that an altered plan breaks.
 fn broken(objects: &[Value], change: impl FnOnce(&Snapshot, &mut Plan)) -> BTreeSet<String> {
     let snapshot = Snapshot::new(Arc::new(world(objects, Settings::default())));
-    let mut plan = planner::plan(&snapshot, &ByPrice, Options::default()).unwrap();
+    let mut plan = planner::plan(&snapshot, &ByPrice, PlanOptions::default()).unwrap();
     assert_eq!(check(&snapshot, &plan), Ok(()), "as it was made");
     change(&snapshot, &mut plan);
     let violations = check(&snapshot, &plan).err().unwrap_or_default();

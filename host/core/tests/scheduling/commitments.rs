@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use longshore_core::model::{Catalogue, OfferingId, Settings, Symbol, Symbols};
 use longshore_core::plan::{Effort, Plan};
-use longshore_core::planner::{self, Options};
+use longshore_core::planner::{self, PlanOptions};
 use longshore_core::policy::{CommitmentPool, Draw, Policies, Scores};
 use longshore_core::snapshot::Snapshot;
 use serde_json::{Value, json};
@@ -48,7 +48,7 @@ fn plan(of_each: bool, effort: Effort) -> Plan {
         pod("two", "web", "900m", "1Gi", &with("sandbox")),
     ];
     let snapshot = Snapshot::new(Arc::new(world(&objects, Settings::default())));
-    let options = Options { effort, seed: 1 };
+    let options = PlanOptions { effort, seed: 1 };
     planner::plan(&snapshot, &Reserved { of_each }, options).unwrap()
 }
 
@@ -103,7 +103,7 @@ fn of_several_commitments_the_first_that_has_enough_counts() {
             let names = ["a", "b", "c", "d"].iter().take(pods);
             objects.extend(names.map(|name| pod(name, "web", "900m", "1Gi", &apart)));
             let snapshot = Snapshot::new(Arc::new(world(&objects, Settings::default())));
-            let options = Options { effort, seed: 1 };
+            let options = PlanOptions { effort, seed: 1 };
             let claims = planner::plan(&snapshot, &InTwo, options).unwrap().claims;
             let counted = |is: fn(f64) -> bool| {
                 let shares = claims

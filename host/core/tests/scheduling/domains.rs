@@ -10,7 +10,7 @@ use expect_test::expect;
 use longshore_core::explain;
 use longshore_core::model::{ClusterObjects, OfferingId, Settings};
 use longshore_core::plan::{Effort, Plan};
-use longshore_core::planner::{self, Options};
+use longshore_core::planner::{self, PlanOptions};
 use longshore_core::policy::ByPrice;
 use longshore_core::snapshot::Snapshot;
 use longshore_core::stop::Stop;
@@ -77,15 +77,14 @@ impl Played {
     fn play(&mut self, case: &Case, seed: u64) {
         let snapshot = Snapshot::new(Arc::new(case.world()));
         for effort in [Effort::None, Effort::Normal] {
-            let plan = planner::plan(&snapshot, &ByPrice, Options { effort, seed }).unwrap_or_else(
-                |rejected| {
+            let plan = planner::plan(&snapshot, &ByPrice, PlanOptions { effort, seed })
+                .unwrap_or_else(|rejected| {
                     panic!(
                         "seed {seed}:\n{}\n{:#?}",
                         render(&snapshot, &rejected.plan),
                         rejected.violations
                     );
-                },
-            );
+                });
             self.left_over += usize::from(!plan.unplaced.is_empty());
             let replaced: Vec<String> = plan
                 .rejected_candidates
@@ -264,7 +263,7 @@ fn a_pod_that_a_purchase_for_others_leaves_over_is_explained() {
     let plan = planner::plan(
         &snapshot,
         &ByPrice,
-        Options {
+        PlanOptions {
             effort: Effort::Normal,
             seed: 1,
         },
@@ -311,7 +310,7 @@ fn a_zone_without_capacity_for_the_moment_counts_and_is_named() {
     let plan = planner::plan(
         &snapshot,
         &ByPrice,
-        Options {
+        PlanOptions {
             effort: Effort::Normal,
             seed: 1,
         },

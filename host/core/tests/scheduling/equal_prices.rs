@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use longshore_core::model::{Catalogue, Settings, Symbol, Symbols};
 use longshore_core::plan::Effort;
-use longshore_core::planner::{self, Options};
+use longshore_core::planner::{self, PlanOptions};
 use longshore_core::policy::{ByPrice, Policies, Scores};
 use longshore_core::snapshot::Snapshot;
 use serde_json::json;
@@ -59,7 +59,7 @@ fn planned(policies: &dyn Policies, effort: Effort) -> String {
     assert!(problems.list.is_empty(), "{problems}");
     world.catalogue = catalogue;
     let snapshot = Snapshot::new(Arc::new(world));
-    let plan = planner::plan(&snapshot, policies, Options { effort, seed: 1 }).unwrap();
+    let plan = planner::plan(&snapshot, policies, PlanOptions { effort, seed: 1 }).unwrap();
     let claim = &plan.claims[0];
     let world = &snapshot.world;
     let offering = world.catalogue.offering(claim.offering);

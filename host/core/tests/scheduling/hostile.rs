@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use longshore_core::model::{Excess, Part, Settings, Symbol};
 use longshore_core::plan::{Effort, Plan, Unfit};
-use longshore_core::planner::{self, Options};
+use longshore_core::planner::{self, PlanOptions};
 use longshore_core::policy::ByPrice;
 use longshore_core::snapshot::Snapshot;
 use serde_json::{Value, json};
@@ -32,7 +32,7 @@ fn term(key: &str, selector: Value) -> Value {
 fn planned(objects: &[Value], effort: Effort) -> (Plan, Vec<(String, Unfit)>) {
     let snapshot = Snapshot::new(Arc::new(world(objects, Settings::default())));
     let begun = Instant::now();
-    let plan = planner::plan(&snapshot, &ByPrice, Options { effort, seed: 1 }).unwrap();
+    let plan = planner::plan(&snapshot, &ByPrice, PlanOptions { effort, seed: 1 }).unwrap();
     assert!(
         begun.elapsed() < Duration::from_secs(30),
         "planning took {:?}",
@@ -307,10 +307,10 @@ fn two_hundred_spread_constraints_are_told_of_and_sixty_four_are_planned_for() {
     for effort in [Effort::None, Effort::Normal] {
         let (_, left) = planned(&objects, effort);
         assert_eq!(left.len(), 100, "{left:?}");
-        let told = |(name, why): &(String, Unfit)| {
+        let is_expected = |(name, why): &(String, Unfit)| {
             name.starts_with("many") && *why == excess(Part::SpreadConstraints, 200)
         };
-        assert!(left.iter().all(told), "{left:?}");
+        assert!(left.iter().all(is_expected), "{left:?}");
     }
 }
 
@@ -359,9 +359,9 @@ fn ten_thousand_namespaces_keep_no_pod_waiting() {
     for effort in [Effort::None, Effort::Normal] {
         let (_, left) = planned(&objects, effort);
         assert_eq!(left.len(), 20, "{left:?}");
-        let told = |(name, why): &(String, Unfit)| {
+        let is_expected = |(name, why): &(String, Unfit)| {
             name.starts_with("names") && *why == excess(Part::Namespaces, 10_000)
         };
-        assert!(left.iter().all(told), "{left:?}");
+        assert!(left.iter().all(is_expected), "{left:?}");
     }
 }

@@ -169,7 +169,7 @@ fn a_label_that_is_required_without_a_value_is_given_one() {
             &objects,
             Settings::default(),
         )));
-        let options = longshore_core::planner::Options {
+        let options = longshore_core::planner::PlanOptions {
             effort: longshore_core::plan::Effort::Normal,
             seed: 1,
         };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use longshore_core::check::{Invariant, Violation};
 use longshore_core::model::Settings;
 use longshore_core::plan::{Effort, Plan, PodIx, Unfit};
-use longshore_core::planner::{self, Options, Rejected};
+use longshore_core::planner::{self, PlanOptions, Rejected};
 use longshore_core::policy::ByPrice;
 use longshore_core::snapshot::Snapshot;
 use serde_json::{Value, json};
@@ -24,7 +24,7 @@ fn snapshot() -> Snapshot {
 }
 
 fn plan(snapshot: &Snapshot) -> Plan {
-    let options = Options {
+    let options = PlanOptions {
         effort: Effort::None,
         seed: 1,
     };

@@ -29,7 +29,7 @@ use std::sync::Arc;
 use longshore_api::manifests::Reader;
 use longshore_core::model::{ClusterObjects, Settings};
 use longshore_core::plan::{Effort, Plan, Target};
-use longshore_core::planner::{self, Options};
+use longshore_core::planner::{self, PlanOptions};
 use longshore_core::policy::ByPrice;
 use longshore_core::snapshot::Snapshot;
 use serde_json::{Value, json};
@@ -161,15 +161,14 @@ pub fn plan_with(objects: &[Value], settings: Settings) -> String {
     let mut left = Vec::new();
     let mut costs = Vec::new();
     for effort in [Effort::None, Effort::Normal] {
-        let plan = planner::plan(&snapshot, &ByPrice, Options { effort, seed: 1 }).unwrap_or_else(
-            |rejected| {
+        let plan = planner::plan(&snapshot, &ByPrice, PlanOptions { effort, seed: 1 })
+            .unwrap_or_else(|rejected| {
                 panic!(
                     "{}\n{:#?}",
                     render(&snapshot, &rejected.plan),
                     rejected.violations
                 );
-            },
-        );
+            });
         left.push(plan.unplaced.iter().map(|u| u.pod).collect::<Vec<_>>());
         costs.push(plan.effective_cost);
         texts.push(render(&snapshot, &plan));

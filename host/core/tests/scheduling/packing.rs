@@ -8,7 +8,7 @@ use longshore_core::check::check;
 use longshore_core::kube_scheduler::{Simulator, affinity_leaders, pods_without_nomination};
 use longshore_core::model::{MinValuesPolicy, Settings};
 use longshore_core::plan::{Effort, Plan, PodIx};
-use longshore_core::planner::{self, Options, rank_by_simulation};
+use longshore_core::planner::{self, PlanOptions, rank_by_simulation};
 use longshore_core::policy::ByPrice;
 use longshore_core::snapshot::Snapshot;
 use rustc_hash::FxHashSet;
@@ -174,7 +174,7 @@ fn of_plans_that_cost_nearly_the_same_the_sturdier_one_is_wanted() {
     };
     let of = |most: &str| {
         let snapshot = Snapshot::new(Arc::new(world(&objects(most), settings.clone())));
-        let plan = planner::plan(&snapshot, &ByPrice, Options::default()).unwrap();
+        let plan = planner::plan(&snapshot, &ByPrice, PlanOptions::default()).unwrap();
         (snapshot, plan)
     };
     let ((snapshot, fragile), (_, sturdy)) = (of("x2.arm64"), of("x4.arm64"));
@@ -234,7 +234,8 @@ fn a_plan_has_room_for_what_kube_scheduler_does_differently() {
             .map(|seed| simulator.simulate_nominated(plan, seed).unplaced.len())
             .sum::<usize>()
     };
-    let plan = |effort| planner::plan(&snapshot, &ByPrice, Options { effort, seed: 1 }).unwrap();
+    let plan =
+        |effort| planner::plan(&snapshot, &ByPrice, PlanOptions { effort, seed: 1 }).unwrap();
     let (tight, roomy) = (plan(Effort::Quick), plan(Effort::Normal));
     assert_eq!((left(&tight), left(&roomy)), (14, 0));
     assert!(
@@ -273,7 +274,7 @@ fn services_alone_on_small_nodes_get_room_for_their_odd_pods() {
         let snapshot = Snapshot::new(Arc::new(world(&objects, settings)));
         let simulator = Simulator::new(&snapshot);
         let of = |effort| {
-            let plan = planner::plan(&snapshot, &ByPrice, Options { effort, seed: 1 }).unwrap();
+            let plan = planner::plan(&snapshot, &ByPrice, PlanOptions { effort, seed: 1 }).unwrap();
             let left = (1..20)
                 .step_by(2)
                 .map(|seed| simulator.simulate_nominated(&plan, seed).unplaced.len())
@@ -328,7 +329,8 @@ fn by_zone(snapshot: &Snapshot, plan: &Plan, services: &[&str]) -> BTreeMap<Stri
 fn what_crowds_a_zone_comes_to_one_node_of_it_with_room_for_the_odd_pod() {
     let snapshot = crowded(150, 1);
     let world = &snapshot.world;
-    let plan = |effort| planner::plan(&snapshot, &ByPrice, Options { effort, seed: 1 }).unwrap();
+    let plan =
+        |effort| planner::plan(&snapshot, &ByPrice, PlanOptions { effort, seed: 1 }).unwrap();
     let (tight, tied) = (plan(Effort::Quick), plan(Effort::Normal));
     let crowds = ["service0", "service3"];
     let nodes = |plan| {
@@ -393,7 +395,7 @@ fn what_crowds_a_zone_has_no_pods_beside_it_that_are_larger_where_that_is_not_to
         objects.extend(pods(plain, "plain", "150m", "300Mi", &json!({})));
         let snapshot = crowded_beside(objects, 1);
         let plan =
-            |effort| planner::plan(&snapshot, &ByPrice, Options { effort, seed: 1 }).unwrap();
+            |effort| planner::plan(&snapshot, &ByPrice, PlanOptions { effort, seed: 1 }).unwrap();
         let both = |plan: &Plan| {
             let all = |names: &[&str], claim: &longshore_core::plan::PlannedClaim| {
                 let named = |name: &str| names.iter().any(|start| name.starts_with(start));
@@ -428,7 +430,8 @@ fn what_crowds_a_zone_has_no_pods_beside_it_that_are_larger_where_that_is_not_to
 #[test]
 fn what_crowds_a_zone_too_much_for_any_node_comes_to_several_alike() {
     let snapshot = crowded(150, 3);
-    let plan = |effort| planner::plan(&snapshot, &ByPrice, Options { effort, seed: 1 }).unwrap();
+    let plan =
+        |effort| planner::plan(&snapshot, &ByPrice, PlanOptions { effort, seed: 1 }).unwrap();
     let nodes = |effort| format!("{:?}\n", by_zone(&snapshot, &plan(effort), &["service3"]));
     expect![[r#"
         {"a": [6, 7], "b": [6, 7], "c": [6, 7]}
@@ -458,7 +461,7 @@ fn like_pods_that_must_spread_go_one_to_each_zone_in_the_order_in_which_they_cam
             }
         }
         let snapshot = Snapshot::new(Arc::new(world));
-        let options = Options {
+        let options = PlanOptions {
             effort: Effort::Normal,
             seed: 1,
         };
@@ -536,7 +539,7 @@ fn pods_of_several_shapes_are_all_nominated() {
         objects.extend(pods(small, "small-", "20m", "16Mi", &json!({})));
         objects.push(any());
         let snapshot = Snapshot::new(Arc::new(world(&objects, Settings::default())));
-        let options = Options {
+        let options = PlanOptions {
             effort: Effort::Normal,
             seed: 1,
         };
@@ -557,7 +560,7 @@ fn of_pods_that_are_all_alike_none_need_be_nominated() {
     let plan = planner::plan(
         &snapshot,
         &ByPrice,
-        Options {
+        PlanOptions {
             effort: Effort::Normal,
             seed: 1,
         },
@@ -585,7 +588,7 @@ fn pods_that_others_have_to_follow_are_nominated_however_small() {
     let plan = planner::plan(
         &snapshot,
         &ByPrice,
-        Options {
+        PlanOptions {
             effort: Effort::Normal,
             seed: 1,
         },
@@ -606,7 +609,7 @@ fn pods_that_others_have_to_follow_are_nominated_however_small() {
     let mut objects = pods(80, "twins", "10m", "8Mi", &near("twins"));
     objects.push(any());
     let snapshot = Snapshot::new(Arc::new(self::world(&objects, Settings::default())));
-    let plan = planner::plan(&snapshot, &ByPrice, Options::default()).unwrap();
+    let plan = planner::plan(&snapshot, &ByPrice, PlanOptions::default()).unwrap();
     let bought: usize = plan.claims.iter().map(|claim| claim.pods.len()).sum();
     assert_eq!(
         (bought, pods_not_nominated(&snapshot, &plan).len()),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use longshore_core::model::{ClusterObjects, OfferingId, Settings};
 use longshore_core::plan::{Effort, NodeIx, PodIx};
-use longshore_core::planner::{self, Options};
+use longshore_core::planner::{self, PlanOptions};
 use longshore_core::policy::ByPrice;
 use longshore_core::schedule::questions::Questions;
 use longshore_core::snapshot::Snapshot;
@@ -180,7 +180,7 @@ fn what_becomes_of_a_nodes_pods_is_what_a_plan_that_is_made_anew_says() {
                 .filter(|node| node.name == gone)
                 .for_each(|node| node.deleting = true);
             let anew = Snapshot::new(Arc::new(without));
-            let options = Options {
+            let options = PlanOptions {
                 effort: Effort::None,
                 seed: 0,
             };

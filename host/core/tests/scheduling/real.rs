@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use longshore_core::kube_scheduler::simulate;
 use longshore_core::model::Settings;
-use longshore_core::planner::{self, Options};
+use longshore_core::planner::{self, PlanOptions};
 use longshore_core::policy::ByPrice;
 use longshore_core::snapshot::Snapshot;
 use serde_json::{Value, json};
@@ -824,7 +824,7 @@ fn over_hosts(patch: &Value) -> Value {
 /// How many pods the model of kube-scheduler binds in each of some runs of a plan.
 fn bound_by_the_model(objects: &[Value]) -> Vec<usize> {
     let snapshot = Snapshot::new(Arc::new(world(objects, Settings::default())));
-    let plan = planner::plan(&snapshot, &ByPrice, Options::default()).unwrap();
+    let plan = planner::plan(&snapshot, &ByPrice, PlanOptions::default()).unwrap();
     let runs = (0..4).map(|seed| simulate(&snapshot, &plan, seed));
     runs.map(|run| run.placements.len()).collect()
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use expect_test::expect;
 use longshore_core::model::{Catalogue, OfferingId, Settings, Symbol, Symbols};
-use longshore_core::planner::{self, Options};
+use longshore_core::planner::{self, PlanOptions};
 use longshore_core::policy::{DISCOURAGED, Policies, PolicyCosts, Scores};
 use longshore_core::snapshot::Snapshot;
 use serde_json::{Value, json};
@@ -45,7 +45,7 @@ const NO_SPOT: Without = Without(&[("no-spot", "spot")]);
 
 fn without_spot(objects: &[Value]) -> String {
     let snapshot = Snapshot::new(Arc::new(world(objects, Settings::default())));
-    let plan = planner::plan(&snapshot, &NO_SPOT, Options::default()).unwrap();
+    let plan = planner::plan(&snapshot, &NO_SPOT, PlanOptions::default()).unwrap();
     render(&snapshot, &plan)
 }
 
@@ -119,7 +119,7 @@ fn what_a_policy_discourages_is_bought_where_nothing_else_takes_the_pod_and_the_
         let objects = [any(), pod("web", "a", "3", "1Gi", asks)];
         let snapshot = Snapshot::new(Arc::new(world(&objects, Settings::default())));
         let policy = Discourages("spot");
-        let plan = planner::plan(&snapshot, &policy, Options::default()).unwrap();
+        let plan = planner::plan(&snapshot, &policy, PlanOptions::default()).unwrap();
         let by = plan.claims[0].discouraged_by.clone();
         (render(&snapshot, &plan), by)
     };
@@ -143,7 +143,7 @@ fn each_policy_of_a_chain_that_excludes_some_of_the_offerings_is_named() {
     const CHAIN: Without = Without(&[("no-spot", "spot"), ("fine", ""), ("quota", "on-demand")]);
     let objects = [any(), pod("web", "a", "3", "1Gi", &json!({}))];
     let snapshot = Snapshot::new(Arc::new(world(&objects, Settings::default())));
-    let plan = planner::plan(&snapshot, &CHAIN, Options::default()).unwrap();
+    let plan = planner::plan(&snapshot, &CHAIN, PlanOptions::default()).unwrap();
     let text = render(&snapshot, &plan);
     assert!(text.contains(" by no-spot, quota"), "{text}");
 }
@@ -160,7 +160,7 @@ fn what_a_policy_leaves_and_has_no_capacity_is_named_beside_what_it_excludes() {
         .collect();
     world.catalogue = world.catalogue.without_capacity(&short);
     let snapshot = Snapshot::new(Arc::new(world));
-    let plan = planner::plan(&snapshot, &NO_SPOT, Options::default()).unwrap();
+    let plan = planner::plan(&snapshot, &NO_SPOT, PlanOptions::default()).unwrap();
     expect![[r#"
         left web: default types 8: labels 0 resources [4, 0, 0, 0, 0] offerings 0 excluded 4 by no-spot short 12 until 1793541800
     "#]]

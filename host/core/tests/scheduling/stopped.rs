@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use longshore_core::model::Settings;
 use longshore_core::plan::{Effort, Plan};
-use longshore_core::planner::{self, Options};
+use longshore_core::planner::{self, PlanOptions};
 use longshore_core::policy::ByPrice;
 use longshore_core::snapshot::Snapshot;
 use longshore_core::stop::Stop;
@@ -29,7 +29,7 @@ fn spreading() -> Snapshot {
 #[test]
 fn a_plan_that_is_stopped_is_that_of_no_effort() {
     let snapshot = spreading();
-    let options = |effort| Options { effort, seed: 1 };
+    let options = |effort| PlanOptions { effort, seed: 1 };
     let none = planner::plan(&snapshot, &ByPrice, options(Effort::None)).unwrap();
     let full = planner::plan(&snapshot, &ByPrice, options(Effort::Normal)).unwrap();
     assert!(full.cost < none.cost && full.cut_short.is_none() && none.cut_short.is_none());
@@ -68,7 +68,7 @@ fn a_thorough_plan_that_is_stopped_is_that_of_quick() {
     let until = |effort, at: usize| {
         asked.store(0, Ordering::Relaxed);
         let raised = || asked.fetch_add(1, Ordering::Relaxed) >= at;
-        let options = Options { effort, seed: 1 };
+        let options = PlanOptions { effort, seed: 1 };
         planner::plan_until(&snapshot, &ByPrice, options, Stop::when(&raised)).unwrap()
     };
     let quick = until(Effort::Quick, usize::MAX);
@@ -96,7 +96,7 @@ fn a_thorough_plan_that_is_stopped_is_that_of_quick() {
 #[test]
 fn a_plan_of_no_effort_is_not_cut_short() {
     let snapshot = spreading();
-    let options = Options {
+    let options = PlanOptions {
         effort: Effort::None,
         seed: 1,
     };

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use longshore_core::model::Settings;
 use longshore_core::model::purchases::{BOUGHT_GIVEN, UNJOINED, USELESS};
 use longshore_core::plan::{Effort, Unfit};
-use longshore_core::planner::{self, Options};
+use longshore_core::planner::{self, PlanOptions};
 use longshore_core::policy::ByPrice;
 use longshore_core::reasons::{FullMemory, Ineligible};
 use longshore_core::snapshot::Snapshot;
@@ -82,7 +82,7 @@ fn snapshot_at(objects: &[Value], now: i64) -> Snapshot {
 
 /// How many nodes are bought, and why not for the others.
 fn outcome(snapshot: &Snapshot) -> String {
-    let options = Options {
+    let options = PlanOptions {
         effort: Effort::Normal,
         seed: 1,
     };

@@ -16,7 +16,7 @@ use longshore_core::model::{Labels, Op, Settings, Symbol};
 use longshore_core::plan::{
     Effort, NodeIx, Placement, Plan, PlannedClaim, PodIx, Refusal, Target, Unfit, Unplaced,
 };
-use longshore_core::planner::{self, Options};
+use longshore_core::planner::{self, PlanOptions};
 use longshore_core::policy::ByPrice;
 use longshore_core::snapshot::{PendingPod, Snapshot};
 
@@ -40,7 +40,7 @@ fn snapshot(seed: u64) -> Snapshot {
 }
 
 fn plan(snapshot: &Snapshot, effort: Effort, seed: u64) -> Result<Plan, String> {
-    let options = Options { effort, seed };
+    let options = PlanOptions { effort, seed };
     planner::plan(snapshot, &ByPrice, options).map_err(|rejected| {
         let broken = &rejected.violations;
         format!("{broken:#?}\n{}", render(snapshot, &rejected.plan))

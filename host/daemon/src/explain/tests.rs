@@ -39,7 +39,7 @@ fn snapshot(cluster: &[u8], types: &[u8]) -> Snapshot {
 
 /// Explains every pod and every node. Returns how many pods and nodes that were.
 fn explain_all(of: &str, snapshot: &Snapshot) -> (usize, usize) {
-    let options = planner::Options::default();
+    let options = planner::PlanOptions::default();
     let plan = planner::plan(snapshot, &ByPrice, options).unwrap();
     let case = ExplainInput {
         snapshot,
@@ -151,7 +151,7 @@ fn a_policy_that_costs_all_offerings_alike_is_named() {
     let small = include_bytes!("../../tests/data/small.yaml");
     let types = include_bytes!("../../tests/data/types.json");
     let snapshot = snapshot(small, types);
-    let options = planner::Options::default();
+    let options = planner::PlanOptions::default();
     let zero = Zero(snapshot.world.catalogue.prices().to_vec());
     let plan = planner::plan(&snapshot, &zero, options).unwrap();
     let case = ExplainInput {

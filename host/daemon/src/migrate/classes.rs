@@ -15,7 +15,7 @@ use super::report::{Level, Report};
 
 /// An EC2NodeClass that can be read.
 pub struct NodeClass {
-    /// The object.
+    /// The EC2NodeClass as a type.
     pub class: EC2NodeClass,
     /// The hash that Longshore writes; nothing if the cluster's certificate is not known, or the
     /// hash cannot be made.
@@ -68,7 +68,7 @@ pub fn check(cluster: &Cluster, report: &mut Report) -> BTreeMap<String, NodeCla
     all
 }
 
-/// What Karpenter's own container was told.
+/// The value of a variable in Karpenter's own container.
 fn karpenter(cluster: &Cluster, variable: &str) -> Option<String> {
     let mut deployments = cluster.all("Deployment");
     deployments.find_map(|one| {
@@ -78,7 +78,7 @@ fn karpenter(cluster: &Cluster, variable: &str) -> Option<String> {
     })
 }
 
-/// Whether the kubelet's settings may be expressions, as far as Karpenter was told.
+/// Whether the kubelet's settings may be expressions, by the feature gates of Karpenter.
 fn expressions(cluster: &Cluster) -> bool {
     let gates = karpenter(cluster, "AWS_FEATURE_GATES").unwrap_or_default();
     gates
@@ -86,8 +86,8 @@ fn expressions(cluster: &Cluster) -> bool {
         .any(|gate| gate.trim() == "NodeClassCEL=true")
 }
 
-/// The cluster's certificate in base64, which hashes cover: as the command line says, as Karpenter
-/// was told, or as pods have it.
+/// The cluster's certificate in base64, which hashes cover: from the command line, from
+/// Karpenter's variables, or from the ConfigMap that pods have.
 fn bundle(cluster: &Cluster) -> Option<String> {
     let typed = cluster.ca_bundle.clone();
     let configured = || karpenter(cluster, "CLUSTER_CA_BUNDLE").filter(|text| !text.is_empty());

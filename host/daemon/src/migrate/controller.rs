@@ -170,7 +170,7 @@ fn is_longshore(container: &Value) -> bool {
     container["args"][0] == "run" || named || image.contains("longshore")
 }
 
-/// Looks at what the containers of a Deployment are told in their environment and arguments.
+/// Checks environment variables and arguments of the containers of a Deployment.
 fn check_deployment(
     deployment: &Object,
     cluster: &Cluster,

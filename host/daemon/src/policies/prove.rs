@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use longshore_policy::{Case, Host, LoadedPolicy};
 use longshore_prove::wasm::{WasmJudge, WasmScorer};
-use longshore_prove::{Options, Proof, prove_judge, prove_scorer};
+use longshore_prove::{Proof, ProveOptions, prove_judge, prove_scorer};
 use serde_json::Value;
 
 use crate::answer::Answer;
@@ -38,7 +38,7 @@ pub fn run(args: &ProveArgs) -> Result<Answer, Failure> {
     let about = policy.about();
     let annotations = about.annotations.iter();
     let mut says = annotations.map(|(key, value)| (key.as_str(), value.as_str()));
-    let options = Options {
+    let options = ProveOptions {
         seed: args.seed,
         cases: args.cases,
         time: Duration::from_secs(args.seconds),
@@ -62,7 +62,7 @@ fn settings(args: &ProveArgs) -> Result<serde_json::Map<String, Value>, Failure>
     }
 }
 
-fn ask(host: &Host, policy: LoadedPolicy, options: &Options) -> Result<Answer, Failure> {
+fn ask(host: &Host, policy: LoadedPolicy, options: &ProveOptions) -> Result<Answer, Failure> {
     let called = policy.called();
     if options.monotone && !policy.is_scorer() {
         return Err(Failure::Usage {
@@ -100,7 +100,7 @@ fn ask(host: &Host, policy: LoadedPolicy, options: &Options) -> Result<Answer, F
 fn shown<P: Copy>(
     called: &str,
     proof: &Proof<P>,
-    options: &Options,
+    options: &ProveOptions,
     thing: &str,
     words: impl Fn(P) -> &'static str,
 ) -> String {

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use longshore_api::kinds::Kind;
+use longshore_api::kinds::ObjectKind;
 use longshore_api::strip_managed_fields::strip_managed_fields;
 use longshore_journal::format::{HEADER_BYTES, header_of};
 use longshore_journal::messages;
@@ -191,7 +191,7 @@ fn a_limit_too_small_for_the_cluster_stops_the_journal_and_nothing_else() {
 fn what_does_not_fit_into_the_queue_is_counted_and_its_place_marked() {
     let mut scene = JournalFixture::new("gap", LARGE, &[]);
     scene.pod(1, None);
-    scene.observe(Kind::Pod, Change::Failed("x".repeat(65 << 20)));
+    scene.observe(ObjectKind::Pod, Change::Failed("x".repeat(65 << 20)));
     scene.pod(2, None);
     let path = scene.close();
     assert_eq!(scene.journal.condition().unwrap().lost, 1);
@@ -216,11 +216,11 @@ fn a_disk_that_says_no_is_asked_again_and_nothing_is_lost() {
     let retry = Duration::from_millis(5);
     let journal = Journal::open_retrying(&folder, LARGE, retry).unwrap();
     std::fs::rename(&in_the_way, folder.join(name_of(1))).unwrap();
-    journal.observed(1, 1, Kind::Pod, What::Begin, false);
+    journal.observed(1, 1, ObjectKind::Pod, What::Begin, false);
     while !journal.condition().unwrap().failing {
         std::thread::yield_now();
     }
-    journal.observed(2, 2, Kind::Pod, What::End, false);
+    journal.observed(2, 2, ObjectKind::Pod, What::End, false);
     std::fs::remove_dir(folder.join(name_of(1))).unwrap();
     journal.close();
     let (records, end) = read(&folder);
@@ -293,7 +293,13 @@ fn what_it_costs_the_loop_and_the_disk() {
     for (revision, text) in texts.into_iter().enumerate() {
         let what = What::Upsert(text);
         let one = std::time::Instant::now();
-        journal.observed(1_793_491_200_000, revision as u64, Kind::Pod, what, false);
+        journal.observed(
+            1_793_491_200_000,
+            revision as u64,
+            ObjectKind::Pod,
+            what,
+            false,
+        );
         inside += one.elapsed();
         // As fast as a list comes, and not faster than the queue allows.
         if revision % 5_000 == 4_999 {
@@ -310,7 +316,13 @@ fn what_it_costs_the_loop_and_the_disk() {
     // Changed once each: now a segment begins with all of them.
     for number in 0..PODS {
         let what = What::Upsert(strip_managed_fields(&full_pod(number, 1)).0);
-        journal.observed(1_793_491_300_000, PODS + number, Kind::Pod, what, false);
+        journal.observed(
+            1_793_491_300_000,
+            PODS + number,
+            ObjectKind::Pod,
+            what,
+            false,
+        );
         if number % 5_000 == 4_999 {
             journal.flush();
         }

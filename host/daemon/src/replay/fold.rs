@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex};
 
 use longshore_core::model::Symbols;
 use longshore_core::plan::PodIx;
-use longshore_core::planner::Options;
+use longshore_core::planner::PlanOptions;
 use longshore_core::snapshot::Snapshot;
 use longshore_policy::Signals;
 
-use longshore_api::kinds::Kind;
+use longshore_api::kinds::ObjectKind;
 use longshore_journal::record::{Began, Blob, Head, Observed, What, bit};
 use longshore_journal::round::{RecordedEffort, Round, Short};
 use longshore_journal::{Wire, messages, read_catalogue, read_signals};
@@ -25,12 +25,12 @@ pub struct Folded {
     state: ClusterState,
     /// Worlds of rounds that have begun, by number.
     rounds: BTreeMap<u64, FrozenState>,
-    /// Blobs of this segment.
+    /// Blobs of the segment that is read, by digest.
     pub blobs: BlobStore,
     /// Kinds of which something is missing, a bit each.
     stale: u32,
     /// Kinds that are being listed, and whether the list is complete so far.
-    listing: HashMap<Kind, bool>,
+    listing: HashMap<ObjectKind, bool>,
 }
 
 impl Folded {
@@ -102,7 +102,7 @@ impl Folded {
     ///
     /// # Errors
     /// In words: something that it needs is not in the journal.
-    pub fn snapshot(&mut self, round: &Round) -> Result<(Snapshot, Options), String> {
+    pub fn snapshot(&mut self, round: &Round) -> Result<(Snapshot, PlanOptions), String> {
         let world = self.rounds.remove(&round.round);
         let mut world = world
             .ok_or("its beginning is not in what was read")?
@@ -168,7 +168,7 @@ impl BlobStore {
         self.all.insert(blob.digest, blob.bytes);
     }
 
-    /// The bytes of one.
+    /// The bytes with this digest. `None` if the segment has none.
     pub fn get(&self, digest: &str) -> Option<&[u8]> {
         self.all.get(digest).map(Vec::as_slice)
     }

@@ -7,7 +7,7 @@ use longshore_core::model::OfferingId;
 use serde_json::json;
 
 use super::{Verdict, replay};
-use longshore_api::kinds::Kind;
+use longshore_api::kinds::ObjectKind;
 use longshore_journal::read::{Item, Reader};
 use longshore_journal::record::Record;
 use longshore_journal::{Sizes, messages};
@@ -82,7 +82,7 @@ fn rounds_with_node_overlays_come_out_the_same() {
         let overlay = json!({"metadata": {"name": "dear"}, "spec": {"requirements": [only, kind],
             "price": format!("{round}.5"), "capacity": fuse}});
         scene.observe(
-            Kind::NodeOverlay,
+            ObjectKind::NodeOverlay,
             Change::Upsert(overlay.to_string().into()),
         );
         let (pools, mut names) = (scene.state.pool_records(), scene.state.names().clone());
@@ -346,7 +346,7 @@ fn another_scorer_differs_by_what_its_own_plans_cost() {
 
 #[test]
 fn a_gap_is_said_and_a_cut_journal_is_decided_up_to_the_cut() {
-    use longshore_api::kinds::Kind;
+    use longshore_api::kinds::ObjectKind;
     use longshore_live::observe::watch::Change;
     let mut scene = JournalFixture::new("gaps", LARGE, &[]);
     scene.churn(30);
@@ -359,7 +359,7 @@ fn a_gap_is_said_and_a_cut_journal_is_decided_up_to_the_cut() {
         r#"{{"metadata":{{"name":"big","namespace":"shop","annotations":{{"x":"{}"}}}},"spec":{{"containers":[{{"name":"c","resources":{{"requests":{{"cpu":"3"}}}}}}]}},"status":{{"phase":"Pending","conditions":[{{"type":"PodScheduled","status":"False","reason":"Unschedulable"}}]}}}}"#,
         "x".repeat(65 << 20)
     );
-    scene.observe(Kind::Pod, Change::Upsert(text.into()));
+    scene.observe(ObjectKind::Pod, Change::Upsert(text.into()));
     scene.round();
     let verdict = replay(&scene.close(), None).unwrap();
     assert_eq!((verdict.equal, verdict.different.len()), (1, 1));

@@ -7,7 +7,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use crate::settings;
-use longshore_api::kinds::Kind;
+use longshore_api::kinds::ObjectKind;
 
 /// The objects of a file in `deploy/`.
 fn objects(file: &str) -> Vec<Value> {
@@ -65,7 +65,7 @@ fn rights_of(file: &str, kind: &str) -> BTreeSet<String> {
 #[test]
 fn what_is_watched_may_be_watched_and_nothing_else() {
     let mut wanted: BTreeSet<String> = BTreeSet::new();
-    for kind in Kind::ALL {
+    for kind in ObjectKind::ALL {
         let at = kind.at();
         wanted.extend(["list", "watch"].map(|verb| format!("{verb} {}.{}", at.plural, at.group)));
     }

@@ -100,7 +100,7 @@ impl Scene {
     pub fn round(&mut self) -> Plan {
         let live = self.manager.take();
         live.begin_round(1_700_000_000);
-        let options = planner::Options {
+        let options = planner::PlanOptions {
             effort: Effort::None,
             seed: 0,
         };

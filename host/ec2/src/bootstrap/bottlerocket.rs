@@ -16,7 +16,7 @@ use crate::kubelet::EVICTION_SIGNALS;
 
 /// What a setting may be.
 #[derive(Clone, Copy)]
-enum Kind {
+enum ValueKind {
     Text,
     Truth,
     /// A whole number from the first to the second.
@@ -46,104 +46,107 @@ enum Kind {
     Any,
 }
 
-const SMALL: Kind = Kind::Whole(i32::MIN as i64, i32::MAX as i64);
+const SMALL: ValueKind = ValueKind::Whole(i32::MIN as i64, i32::MAX as i64);
 
 /// Every setting, as of December 2025; then those of the changelog.
-const SETTINGS: [(&str, Kind); 67] = [
-    ("allowed-unsafe-sysctls", Kind::Texts),
-    ("api-server", Kind::Text),
-    ("authentication-mode", Kind::Words(&["aws", "tls"])),
-    ("bootstrap-token", Kind::Text),
+const SETTINGS: [(&str, ValueKind); 67] = [
+    ("allowed-unsafe-sysctls", ValueKind::Texts),
+    ("api-server", ValueKind::Text),
+    ("authentication-mode", ValueKind::Words(&["aws", "tls"])),
+    ("bootstrap-token", ValueKind::Text),
     (
         "cloud-provider",
-        Kind::Words(&["", "aws", "external", "\"\""]),
+        ValueKind::Words(&["", "aws", "external", "\"\""]),
     ),
-    ("cluster-certificate", Kind::Base64),
-    ("cluster-dns-ip", Kind::Addresses),
-    ("cluster-domain", Kind::Text),
-    ("cluster-name", Kind::Text),
+    ("cluster-certificate", ValueKind::Base64),
+    ("cluster-dns-ip", ValueKind::Addresses),
+    ("cluster-domain", ValueKind::Text),
+    ("cluster-name", ValueKind::Text),
     ("container-log-max-files", SMALL),
-    ("container-log-max-size", Kind::Quantity),
+    ("container-log-max-size", ValueKind::Quantity),
     ("container-log-max-workers", SMALL),
-    ("container-log-monitor-interval", Kind::Time),
-    ("cpu-cfs-quota-enforced", Kind::Truth),
+    ("container-log-monitor-interval", ValueKind::Time),
+    ("cpu-cfs-quota-enforced", ValueKind::Truth),
     (
         "cpu-manager-policy",
-        Kind::Words(&["static", "Static", "none", "None"]),
+        ValueKind::Words(&["static", "Static", "none", "None"]),
     ),
     (
         "cpu-manager-policy-options",
-        Kind::WordList(&[
+        ValueKind::WordList(&[
             "distribute-cpus-across-numa",
             "full-pcpus-only",
             "prefer-align-cpus-by-uncorecache",
             "strict-cpu-reservation",
         ]),
     ),
-    ("cpu-manager-reconcile-period", Kind::Time),
-    ("credential-providers", Kind::Tables),
-    ("device-ownership-from-security-context", Kind::Truth),
+    ("cpu-manager-reconcile-period", ValueKind::Time),
+    ("credential-providers", ValueKind::Tables),
+    ("device-ownership-from-security-context", ValueKind::Truth),
     ("event-burst", SMALL),
     ("event-qps", SMALL),
-    ("eviction-hard", Kind::Thresholds),
+    ("eviction-hard", ValueKind::Thresholds),
     (
         "eviction-max-pod-grace-period",
-        Kind::Whole(0, i32::MAX as i64),
+        ValueKind::Whole(0, i32::MAX as i64),
     ),
-    ("eviction-soft", Kind::Thresholds),
-    ("eviction-soft-grace-period", Kind::Times),
-    ("hostname-override", Kind::Text),
+    ("eviction-soft", ValueKind::Thresholds),
+    ("eviction-soft-grace-period", ValueKind::Times),
+    ("hostname-override", ValueKind::Text),
     (
         "hostname-override-source",
-        Kind::Words(&["private-dns-name", "instance-id"]),
+        ValueKind::Words(&["private-dns-name", "instance-id"]),
     ),
-    ("ids-per-pod", Kind::Whole(0, u32::MAX as i64)),
-    ("image-gc-high-threshold-percent", Kind::Percent),
-    ("image-gc-low-threshold-percent", Kind::Percent),
-    ("image-maximum-gc-age", Kind::Time),
-    ("image-minimum-gc-age", Kind::Time),
+    ("ids-per-pod", ValueKind::Whole(0, u32::MAX as i64)),
+    ("image-gc-high-threshold-percent", ValueKind::Percent),
+    ("image-gc-low-threshold-percent", ValueKind::Percent),
+    ("image-maximum-gc-age", ValueKind::Time),
+    ("image-minimum-gc-age", ValueKind::Time),
     ("kube-api-burst", SMALL),
     ("kube-api-qps", SMALL),
-    ("kube-reserved", Kind::Amounts),
-    ("log-level", Kind::Whole(0, u8::MAX as i64)),
+    ("kube-reserved", ValueKind::Amounts),
+    ("log-level", ValueKind::Whole(0, u8::MAX as i64)),
     ("max-parallel-image-pulls", SMALL),
-    ("max-pods", Kind::Whole(0, u32::MAX as i64)),
+    ("max-pods", ValueKind::Whole(0, u32::MAX as i64)),
     (
         "memory-manager-policy",
-        Kind::Words(&["Static", "static", "None", "none"]),
+        ValueKind::Words(&["Static", "static", "None", "none"]),
     ),
-    ("memory-manager-reserved-memory", Kind::Tables),
-    ("memory-swap-behavior", Kind::Text),
-    ("node-ip", Kind::Address),
-    ("node-labels", Kind::Labels),
-    ("node-taints", Kind::Taints),
-    ("pod-infra-container-image", Kind::Text),
-    ("pod-pids-limit", Kind::Whole(i64::MIN, i64::MAX)),
-    ("provider-id", Kind::Text),
+    ("memory-manager-reserved-memory", ValueKind::Tables),
+    ("memory-swap-behavior", ValueKind::Text),
+    ("node-ip", ValueKind::Address),
+    ("node-labels", ValueKind::Labels),
+    ("node-taints", ValueKind::Taints),
+    ("pod-infra-container-image", ValueKind::Text),
+    ("pod-pids-limit", ValueKind::Whole(i64::MIN, i64::MAX)),
+    ("provider-id", ValueKind::Text),
     ("registry-burst", SMALL),
     ("registry-qps", SMALL),
-    ("reserved-cpus", Kind::Text),
-    ("seccomp-default", Kind::Truth),
-    ("server-certificate", Kind::Base64),
-    ("server-key", Kind::Base64),
-    ("server-tls-bootstrap", Kind::Truth),
-    ("shutdown-grace-period", Kind::Time),
-    ("shutdown-grace-period-for-critical-pods", Kind::Time),
-    ("single-process-oom-kill", Kind::Truth),
-    ("standalone-mode", Kind::Truth),
-    ("static-pods", Kind::Tables),
-    ("static-pods-enabled", Kind::Truth),
-    ("system-reserved", Kind::Amounts),
+    ("reserved-cpus", ValueKind::Text),
+    ("seccomp-default", ValueKind::Truth),
+    ("server-certificate", ValueKind::Base64),
+    ("server-key", ValueKind::Base64),
+    ("server-tls-bootstrap", ValueKind::Truth),
+    ("shutdown-grace-period", ValueKind::Time),
+    ("shutdown-grace-period-for-critical-pods", ValueKind::Time),
+    ("single-process-oom-kill", ValueKind::Truth),
+    ("standalone-mode", ValueKind::Truth),
+    ("static-pods", ValueKind::Tables),
+    ("static-pods-enabled", ValueKind::Truth),
+    ("system-reserved", ValueKind::Amounts),
     (
         "topology-manager-policy",
-        Kind::Words(&["none", "restricted", "best-effort", "single-numa-node"]),
+        ValueKind::Words(&["none", "restricted", "best-effort", "single-numa-node"]),
     ),
-    ("topology-manager-scope", Kind::Words(&["container", "pod"])),
+    (
+        "topology-manager-scope",
+        ValueKind::Words(&["container", "pod"]),
+    ),
     // By the changelog, or by Karpenter 1.15.1.
-    ("container-runtime-endpoint", Kind::Any),
-    ("memory-reservation-policy", Kind::Any),
-    ("memory-throttling-factor", Kind::Any),
-    ("topology-manager-policy-options", Kind::Any),
+    ("container-runtime-endpoint", ValueKind::Any),
+    ("memory-reservation-policy", ValueKind::Any),
+    ("memory-throttling-factor", ValueKind::Any),
+    ("topology-manager-policy-options", ValueKind::Any),
 ];
 
 /// Why a node with these settings would not join, though the model takes them.
@@ -190,15 +193,15 @@ pub(super) fn refusal(settings: &Map<String, Value>) -> Option<String> {
     })
 }
 
-impl Kind {
+impl ValueKind {
     fn fault(self, value: &Value) -> Option<String> {
         let wrong = |expected: &str| Some(format!("is {}, not {expected}", shown(value)));
         let text = value.as_str();
         let right = match self {
-            Kind::Any => true,
-            Kind::Text => text.is_some(),
-            Kind::Truth => value.is_boolean(),
-            Kind::Whole(least, most) => {
+            ValueKind::Any => true,
+            ValueKind::Text => text.is_some(),
+            ValueKind::Truth => value.is_boolean(),
+            ValueKind::Whole(least, most) => {
                 let within = value
                     .as_i64()
                     .is_some_and(|of| (least..=most).contains(&of));
@@ -207,33 +210,33 @@ impl Kind {
                 }
                 within
             }
-            Kind::Percent => {
+            ValueKind::Percent => {
                 let number = value.as_i64().or_else(|| text?.parse().ok());
                 number.is_some_and(|of| (0..=100).contains(&of))
             }
-            Kind::Words(words) => {
+            ValueKind::Words(words) => {
                 let right = text.is_some_and(|text| words.contains(&text));
                 return (!right).then(|| wrong(&format!("one of {}", words.join(", "))))?;
             }
-            Kind::Time => text.is_some_and(is_time),
-            Kind::Quantity => text.is_some_and(is_quantity),
-            Kind::Address => text.is_some_and(is_address),
-            Kind::Addresses => {
+            ValueKind::Time => text.is_some_and(is_time),
+            ValueKind::Quantity => text.is_some_and(is_quantity),
+            ValueKind::Address => text.is_some_and(is_address),
+            ValueKind::Addresses => {
                 let all = value.as_array();
                 let list = all
                     .is_some_and(|all| all.iter().all(|one| one.as_str().is_some_and(is_address)));
                 list || text.is_some_and(is_address)
             }
-            Kind::Base64 => text.is_some_and(is_base64),
-            Kind::Texts => value
+            ValueKind::Base64 => text.is_some_and(is_base64),
+            ValueKind::Texts => value
                 .as_array()
                 .is_some_and(|all| all.iter().all(Value::is_string)),
-            Kind::WordList(words) => value.as_array().is_some_and(|all| {
+            ValueKind::WordList(words) => value.as_array().is_some_and(|all| {
                 let known = |one: &Value| one.as_str().is_some_and(|one| words.contains(&one));
                 all.iter().all(known)
             }),
-            Kind::Tables => value.is_object(),
-            Kind::Labels => {
+            ValueKind::Tables => value.is_object(),
+            ValueKind::Labels => {
                 return entries(value, |_, value| {
                     let right = value
                         .as_str()
@@ -241,7 +244,7 @@ impl Kind {
                     (!right).then(|| "a label's value".to_owned())
                 });
             }
-            Kind::Taints => {
+            ValueKind::Taints => {
                 return entries(value, |_, value| {
                     let right = match value {
                         Value::Array(all) => {
@@ -253,7 +256,7 @@ impl Kind {
                     (!right).then(|| "a taint `value:Effect` or a list of them".to_owned())
                 });
             }
-            Kind::Thresholds => {
+            ValueKind::Thresholds => {
                 return entries(value, |name, value| {
                     let text = value.as_str().unwrap_or_default();
                     let right = match text.strip_suffix('%') {
@@ -270,14 +273,14 @@ impl Kind {
                     (!(right && known)).then(|| expected.to_owned())
                 });
             }
-            Kind::Times => {
+            ValueKind::Times => {
                 return entries(value, |name, value| {
                     let right =
                         value.as_str().is_some_and(is_time) && EVICTION_SIGNALS.contains(&name);
                     (!right).then(|| "a duration such as 1m30s".to_owned())
                 });
             }
-            Kind::Amounts => {
+            ValueKind::Amounts => {
                 return entries(value, |name, value| {
                     // `pid` since models 0.16 of September 2025.
                     let known = ["cpu", "memory", "ephemeral-storage", "pid"].contains(&name);
@@ -295,17 +298,17 @@ impl Kind {
 
     fn expected(self) -> &'static str {
         match self {
-            Kind::Truth => "true or false",
-            Kind::Whole(..) => "a whole number",
-            Kind::Percent => "a percentage from 0 to 100",
-            Kind::Time => "a duration such as 1m30s",
-            Kind::Quantity => "an amount such as 10Mi",
-            Kind::Address => "an address",
-            Kind::Addresses => "an address or a list of addresses",
-            Kind::Base64 => "base64",
-            Kind::Texts => "a list of texts",
-            Kind::WordList(_) => "a list of known words",
-            Kind::Tables => "a table",
+            ValueKind::Truth => "true or false",
+            ValueKind::Whole(..) => "a whole number",
+            ValueKind::Percent => "a percentage from 0 to 100",
+            ValueKind::Time => "a duration such as 1m30s",
+            ValueKind::Quantity => "an amount such as 10Mi",
+            ValueKind::Address => "an address",
+            ValueKind::Addresses => "an address or a list of addresses",
+            ValueKind::Base64 => "base64",
+            ValueKind::Texts => "a list of texts",
+            ValueKind::WordList(_) => "a list of known words",
+            ValueKind::Tables => "a table",
             _ => "a text",
         }
     }

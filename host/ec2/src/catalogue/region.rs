@@ -299,8 +299,9 @@ impl Region {
         }
     }
 
-    /// The spot price in a zone, if EC2 has said spot prices at all.
-    pub fn spot_as_told(&self, at: usize, zone: usize) -> Option<f64> {
+    /// The spot price in a zone, if EC2 has sent spot prices. Without them, [`Self::spot`] is the
+    /// on-demand price.
+    pub fn known_spot(&self, at: usize, zone: usize) -> Option<f64> {
         match &self.spot {
             Spot::Unknown => None,
             Spot::Known(columns) => columns.get(zone)?.get(at),

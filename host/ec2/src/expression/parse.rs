@@ -4,25 +4,25 @@ use longshore_expression::{Arithmetic, Comparison, Language, Literal, Logical, R
 
 /// A type of values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ValueType {
     Int,
     Double,
     Bool,
     Text,
 }
 
-impl Kind {
+impl ValueType {
     fn name(self) -> &'static str {
         match self {
-            Kind::Int => "an integer",
-            Kind::Double => "a double",
-            Kind::Bool => "a boolean",
-            Kind::Text => "a text",
+            ValueType::Int => "an integer",
+            ValueType::Double => "a double",
+            ValueType::Bool => "a boolean",
+            ValueType::Text => "a text",
         }
     }
 
     fn is_number(self) -> bool {
-        matches!(self, Kind::Int | Kind::Double)
+        matches!(self, ValueType::Int | ValueType::Double)
     }
 }
 
@@ -68,7 +68,7 @@ pub(super) enum Node {
     Call(Function, Vec<Node>),
 }
 
-type Typed = (Node, Kind);
+type Typed = (Node, ValueType);
 
 /// Parses a text that gives a number.
 pub(super) fn parse(text: &str) -> Result<Node, Refused> {
@@ -90,7 +90,7 @@ impl KubeletNumbers<'_> {
         Refused::at(self.text, at, what, hint)
     }
 
-    fn unlike(&self, at: usize, left: Kind, right: Kind) -> Refused {
+    fn unlike(&self, at: usize, left: ValueType, right: ValueType) -> Refused {
         let what = format!("cannot join {} and {}", left.name(), right.name());
         let hint = match left.is_number() && right.is_number() {
             true => "write double(…) or int(…) around one of them",
@@ -104,7 +104,7 @@ impl KubeletNumbers<'_> {
         self.refuse(at, format!("{name} is not a known function"), hint)
     }
 
-    fn wanted(&self, at: usize, (node, kind): Typed, wanted: Kind) -> Result<Node, Refused> {
+    fn wanted(&self, at: usize, (node, kind): Typed, wanted: ValueType) -> Result<Node, Refused> {
         match kind == wanted {
             true => Ok(node),
             false => {
@@ -120,31 +120,31 @@ impl Language for KubeletNumbers<'_> {
 
     fn literal(&mut self, _: usize, literal: Literal) -> Result<Typed, Refused> {
         Ok(match literal {
-            Literal::Int(number) => (Node::Int(number), Kind::Int),
-            Literal::Double(number) => (Node::Double(number), Kind::Double),
-            Literal::Bool(is) => (Node::Bool(is), Kind::Bool),
-            Literal::Text(text) => (Node::Text(text.into()), Kind::Text),
+            Literal::Int(number) => (Node::Int(number), ValueType::Int),
+            Literal::Double(number) => (Node::Double(number), ValueType::Double),
+            Literal::Bool(is) => (Node::Bool(is), ValueType::Bool),
+            Literal::Text(text) => (Node::Text(text.into()), ValueType::Text),
         })
     }
 
     fn name(&mut self, at: usize, name: &str) -> Result<Typed, Refused> {
-        let number = |variable| Ok((Node::Variable(variable), Kind::Int));
+        let number = |variable| Ok((Node::Variable(variable), ValueType::Int));
         match name {
             "vcpus" => number(Variable::Vcpus),
             "memory_mib" => number(Variable::MemoryMib),
             "default_enis" => number(Variable::DefaultEnis),
             "ips_per_eni" => number(Variable::IpsPerEni),
             "max_pods" => number(Variable::MaxPods),
-            "instance_type" => Ok((Node::Variable(Variable::InstanceType), Kind::Text)),
+            "instance_type" => Ok((Node::Variable(Variable::InstanceType), ValueType::Text)),
             _ => Err(self.refuse(at, format!("{name} is not a known name"), VARIABLES)),
         }
     }
 
     fn function(&mut self, at: usize, name: &str, arguments: Vec<Typed>) -> Result<Typed, Refused> {
-        let kinds: Vec<Kind> = arguments.iter().map(|(_, kind)| *kind).collect();
+        let kinds: Vec<ValueType> = arguments.iter().map(|(_, kind)| *kind).collect();
         let (function, kind) = match (name, kinds.as_slice()) {
-            ("int", [kind]) if kind.is_number() => (Function::Int, Kind::Int),
-            ("double", [kind]) if kind.is_number() => (Function::Double, Kind::Double),
+            ("int", [kind]) if kind.is_number() => (Function::Int, ValueType::Int),
+            ("double", [kind]) if kind.is_number() => (Function::Double, ValueType::Double),
             ("min" | "max", [a, b]) if a.is_number() && b.is_number() => {
                 let function = match name {
                     "min" => Function::Min,
@@ -152,11 +152,11 @@ impl Language for KubeletNumbers<'_> {
                 };
                 let kind = match a == b {
                     true => *a,
-                    false => Kind::Double,
+                    false => ValueType::Double,
                 };
                 (function, kind)
             }
-            ("size", [Kind::Text]) => (Function::Size, Kind::Int),
+            ("size", [ValueType::Text]) => (Function::Size, ValueType::Int),
             ("int" | "double" | "min" | "max" | "size", _) => {
                 let hint = "int and double take a number, min and max two, size a text";
                 let what = format!("{name} does not take these values");
@@ -176,12 +176,18 @@ impl Language for KubeletNumbers<'_> {
         arguments: Vec<Typed>,
     ) -> Result<Typed, Refused> {
         let arguments: Vec<Typed> = std::iter::once(of).chain(arguments).collect();
-        let kinds: Vec<Kind> = arguments.iter().map(|(_, kind)| *kind).collect();
+        let kinds: Vec<ValueType> = arguments.iter().map(|(_, kind)| *kind).collect();
         let (function, kind) = match (name, kinds.as_slice()) {
-            ("startsWith", [Kind::Text, Kind::Text]) => (Function::StartsWith, Kind::Bool),
-            ("endsWith", [Kind::Text, Kind::Text]) => (Function::EndsWith, Kind::Bool),
-            ("contains", [Kind::Text, Kind::Text]) => (Function::Contains, Kind::Bool),
-            ("size", [Kind::Text]) => (Function::Size, Kind::Int),
+            ("startsWith", [ValueType::Text, ValueType::Text]) => {
+                (Function::StartsWith, ValueType::Bool)
+            }
+            ("endsWith", [ValueType::Text, ValueType::Text]) => {
+                (Function::EndsWith, ValueType::Bool)
+            }
+            ("contains", [ValueType::Text, ValueType::Text]) => {
+                (Function::Contains, ValueType::Bool)
+            }
+            ("size", [ValueType::Text]) => (Function::Size, ValueType::Int),
             ("startsWith" | "endsWith" | "contains" | "size", _) => {
                 let what = format!("{name} does not take these values");
                 return Err(self.refuse(at, what, "call it on a text, with a text"));
@@ -201,7 +207,7 @@ impl Language for KubeletNumbers<'_> {
     }
 
     fn condition(&mut self, at: usize, part: Typed) -> Result<Typed, Refused> {
-        Ok((self.wanted(at, part, Kind::Bool)?, Kind::Bool))
+        Ok((self.wanted(at, part, ValueType::Bool)?, ValueType::Bool))
     }
 
     fn choice(
@@ -221,11 +227,11 @@ impl Language for KubeletNumbers<'_> {
             Logical::And => Node::And(pair),
             Logical::Or => Node::Or(pair),
         };
-        (node, Kind::Bool)
+        (node, ValueType::Bool)
     }
 
     fn not(&mut self, (operand, _): Typed) -> Typed {
-        (Node::Not(Box::new(operand)), Kind::Bool)
+        (Node::Not(Box::new(operand)), ValueType::Bool)
     }
 
     fn negate(&mut self, at: usize, (operand, kind): Typed) -> Result<Typed, Refused> {
@@ -246,8 +252,8 @@ impl Language for KubeletNumbers<'_> {
         right: Typed,
     ) -> Result<Typed, Refused> {
         let takes = match operator {
-            Arithmetic::Add => left.1 != Kind::Bool,
-            Arithmetic::Remainder => left.1 == Kind::Int,
+            Arithmetic::Add => left.1 != ValueType::Bool,
+            Arithmetic::Remainder => left.1 == ValueType::Int,
             _ => left.1.is_number(),
         };
         if left.1 != right.1 || !takes {
@@ -268,7 +274,7 @@ impl Language for KubeletNumbers<'_> {
             return Err(self.unlike(at, left.1, right.1));
         }
         let pair = Box::new([left.0, right.0]);
-        Ok((Node::Compare(comparison, pair), Kind::Bool))
+        Ok((Node::Compare(comparison, pair), ValueType::Bool))
     }
 
     fn item(&mut self, at: usize, member: &Typed, item: Typed) -> Result<Typed, Refused> {
@@ -282,7 +288,7 @@ impl Language for KubeletNumbers<'_> {
         items: Vec<Typed>,
     ) -> Result<Typed, Refused> {
         let items = items.into_iter().map(|(item, _)| item).collect();
-        Ok((Node::In(Box::new(member), items), Kind::Bool))
+        Ok((Node::In(Box::new(member), items), ValueType::Bool))
     }
 }
 

@@ -106,7 +106,7 @@ const REST: [(Service, &str, &str); 2] = [
     ),
 ];
 
-/// Finds service and action. `None` if no service can be told.
+/// Finds service and action. `None` if the request names no service.
 pub fn route(request: &Request, region: &str) -> Option<Call> {
     let target = request
         .header("x-amz-target")

@@ -96,7 +96,7 @@ struct ColumnNumbers<'a> {
     operators: u32,
 }
 
-type Outcome = Result<Part, Refused>;
+type PartResult = Result<Part, Refused>;
 
 impl ColumnNumbers<'_> {
     fn refuse(
@@ -198,7 +198,7 @@ impl ColumnNumbers<'_> {
         }
     }
 
-    fn signal(&mut self, at: usize, arguments: Vec<Part>) -> Outcome {
+    fn signal(&mut self, at: usize, arguments: Vec<Part>) -> PartResult {
         let hint =
             "write signal(\"name\", otherwise), with a number for offerings that it does not know";
         let Ok([name, otherwise]) = <[Part; 2]>::try_from(arguments) else {
@@ -217,7 +217,7 @@ impl ColumnNumbers<'_> {
         }
     }
 
-    fn has(&self, at: usize, arguments: Vec<Part>) -> Outcome {
+    fn has(&self, at: usize, arguments: Vec<Part>) -> PartResult {
         let Ok([part]) = <[Part; 1]>::try_from(arguments) else {
             let hint = "write has(labels[\"…\"]) or has(resources[\"…\"])";
             return Err(self.refuse(at, "has takes one value", hint));
@@ -248,7 +248,7 @@ impl ColumnNumbers<'_> {
     }
 
     /// The smallest or largest of two and more.
-    fn extreme(&self, at: usize, extreme: Extreme, arguments: Vec<Part>) -> Outcome {
+    fn extreme(&self, at: usize, extreme: Extreme, arguments: Vec<Part>) -> PartResult {
         if arguments.len() < 2 {
             return Err(self.refuse(at, "min and max take two and more numbers", "add a number"));
         }
@@ -265,7 +265,7 @@ impl ColumnNumbers<'_> {
     }
 
     /// A function of one value.
-    fn of_one(&self, at: usize, name: &str, arguments: Vec<Part>) -> Outcome {
+    fn of_one(&self, at: usize, name: &str, arguments: Vec<Part>) -> PartResult {
         let number = match (name, <[Part; 1]>::try_from(arguments)) {
             ("double", Ok([Part::Number(number)])) => number,
             ("double", Ok([Part::Text(text)])) => Number::Parsed(text),
@@ -298,7 +298,7 @@ impl Language for ColumnNumbers<'_> {
 
     const HAS_KEYS: bool = true;
 
-    fn literal(&mut self, _: usize, literal: Literal) -> Outcome {
+    fn literal(&mut self, _: usize, literal: Literal) -> PartResult {
         Ok(match literal {
             Literal::Int(number) => Part::Number(Number::Literal(number as f64)),
             Literal::Double(number) => Part::Number(Number::Literal(number)),
@@ -307,7 +307,7 @@ impl Language for ColumnNumbers<'_> {
         })
     }
 
-    fn name(&mut self, at: usize, name: &str) -> Outcome {
+    fn name(&mut self, at: usize, name: &str) -> PartResult {
         Ok(match name {
             "price" => self.numbers(Numbers::Price),
             "cost" => self.numbers(Numbers::Cost),
@@ -333,7 +333,7 @@ impl Language for ColumnNumbers<'_> {
         })
     }
 
-    fn function(&mut self, at: usize, name: &str, arguments: Vec<Part>) -> Outcome {
+    fn function(&mut self, at: usize, name: &str, arguments: Vec<Part>) -> PartResult {
         self.operator(at)?;
         match name {
             "signal" => self.signal(at, arguments),
@@ -345,7 +345,7 @@ impl Language for ColumnNumbers<'_> {
         }
     }
 
-    fn method(&mut self, at: usize, name: &str, of: Part, arguments: Vec<Part>) -> Outcome {
+    fn method(&mut self, at: usize, name: &str, of: Part, arguments: Vec<Part>) -> PartResult {
         self.operator(at)?;
         let matching = match name {
             "startsWith" => Match::StartsWith,
@@ -369,7 +369,7 @@ impl Language for ColumnNumbers<'_> {
         }
     }
 
-    fn field(&mut self, at: usize, of: Part, name: &str) -> Outcome {
+    fn field(&mut self, at: usize, of: Part, name: &str) -> PartResult {
         match (of, name) {
             (Part::NodePool, "name") => Ok(self.one_text(OneText::NodePool)),
             (Part::NodePool, "labels") => Ok(Part::Map(Map::PoolLabels)),
@@ -387,7 +387,7 @@ impl Language for ColumnNumbers<'_> {
         }
     }
 
-    fn key(&mut self, at: usize, of: Part, key: Part) -> Outcome {
+    fn key(&mut self, at: usize, of: Part, key: Part) -> PartResult {
         match (of, key) {
             (Part::Map(map), Part::Text(Text::Literal(key))) => {
                 Ok(self.of_map(map, key.into_string()))
@@ -404,14 +404,14 @@ impl Language for ColumnNumbers<'_> {
         }
     }
 
-    fn condition(&mut self, at: usize, part: Part) -> Outcome {
+    fn condition(&mut self, at: usize, part: Part) -> PartResult {
         match part {
             Part::Condition(_) => Ok(part),
             other => Err(self.unlike(at, &other, "a boolean")),
         }
     }
 
-    fn choice(&mut self, at: usize, condition: Part, first: Part, second: Part) -> Outcome {
+    fn choice(&mut self, at: usize, condition: Part, first: Part, second: Part) -> PartResult {
         self.operator(at)?;
         let Part::Condition(condition) = condition else {
             return Err(self.unlike(at, &condition, "a boolean"));
@@ -450,14 +450,20 @@ impl Language for ColumnNumbers<'_> {
         }
     }
 
-    fn negate(&mut self, at: usize, operand: Part) -> Outcome {
+    fn negate(&mut self, at: usize, operand: Part) -> PartResult {
         Ok(Part::Number(match self.number(at, operand)? {
             Number::Literal(number) => Number::Literal(-number),
             number => Number::Negate(Box::new(number)),
         }))
     }
 
-    fn arithmetic(&mut self, at: usize, operator: Arithmetic, left: Part, right: Part) -> Outcome {
+    fn arithmetic(
+        &mut self,
+        at: usize,
+        operator: Arithmetic,
+        left: Part,
+        right: Part,
+    ) -> PartResult {
         self.operator(at)?;
         if matches!((&left, &right), (Part::Text(_), Part::Text(_))) {
             let hint = "compare a text with ==, in, startsWith, endsWith or contains";
@@ -471,7 +477,13 @@ impl Language for ColumnNumbers<'_> {
         )))
     }
 
-    fn compare(&mut self, at: usize, comparison: Comparison, left: Part, right: Part) -> Outcome {
+    fn compare(
+        &mut self,
+        at: usize,
+        comparison: Comparison,
+        left: Part,
+        right: Part,
+    ) -> PartResult {
         self.operator(at)?;
         let condition = match (left, right) {
             (Part::Number(left), Part::Number(right)) => {
@@ -506,7 +518,7 @@ impl Language for ColumnNumbers<'_> {
         Ok(Part::Condition(condition))
     }
 
-    fn item(&mut self, at: usize, member: &Part, item: Part) -> Outcome {
+    fn item(&mut self, at: usize, member: &Part, item: Part) -> PartResult {
         let fits = match (member, &item) {
             (Part::Number(_), Part::Number(item)) => matches!(item, Number::Literal(_)),
             (Part::Text(_), Part::Text(item)) => self.is_one(item),
@@ -524,7 +536,7 @@ impl Language for ColumnNumbers<'_> {
         }
     }
 
-    fn member(&mut self, at: usize, member: Part, items: Vec<Part>) -> Outcome {
+    fn member(&mut self, at: usize, member: Part, items: Vec<Part>) -> PartResult {
         self.operator(at)?;
         let condition = match member {
             Part::Number(number) => {

@@ -402,7 +402,7 @@ mod tests {
             ],
             &["cpu=1", "example.com/gpu=1"],
         ];
-        let told: Vec<String> = cases
+        let lines: Vec<String> = cases
             .iter()
             .map(|lines| format!("{}: {}", lines.join(", "), chosen(lines, &[])))
             .collect();
@@ -415,7 +415,7 @@ mod tests {
             cpu=1, team In red, team: red: c-2x-amd64-linux test-zone-a spot linux
             cpu=1, team In red, team: blue: insufficient capacity: no offering for NodeClaim c: 1056 refused by its requirements, 0 without capacity, 12 instance types too small
             cpu=1, kubernetes.io/os In linux, kubernetes.io/os: windows: c-2x-amd64-linux test-zone-a spot linux
-            cpu=1, example.com/gpu=1: insufficient capacity: no offering for NodeClaim c: 0 refused by its requirements, 0 without capacity, 144 instance types too small"#]].assert_eq(&told.join("\n"));
+            cpu=1, example.com/gpu=1: insufficient capacity: no offering for NodeClaim c: 0 refused by its requirements, 0 without capacity, 144 instance types too small"#]].assert_eq(&lines.join("\n"));
     }
 
     #[test]
@@ -487,12 +487,12 @@ mod tests {
             "karpenter.sh/capacity-type In spot",
         ];
         let short = |pattern| chosen(&only, &[("no-capacity", pattern)]);
-        let told = [
+        let lines = [
             short("c-1x-amd64-linux/test-zone-a/spot"),
             short("*/*/spot"),
         ];
         expect![[r#"
             c-1x-amd64-linux test-zone-b spot linux
-            insufficient capacity: no offering for NodeClaim c: 1148 refused by its requirements, 4 without capacity, 0 instance types too small"#]].assert_eq(&told.join("\n"));
+            insufficient capacity: no offering for NodeClaim c: 1148 refused by its requirements, 4 without capacity, 0 instance types too small"#]].assert_eq(&lines.join("\n"));
     }
 }

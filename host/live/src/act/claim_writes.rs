@@ -14,7 +14,7 @@ use longshore_api::crd::{
 use serde_json::{Value, json};
 
 use super::context::Context;
-use longshore_api::kinds::Kind;
+use longshore_api::kinds::ObjectKind;
 
 use crate::process::mutants::mutant;
 use crate::process::step_error::StepError;
@@ -193,7 +193,7 @@ async fn send(
 ) -> Result<Option<String>, StepError> {
     let request = request.map_err(kube::Error::BuildRequest)?;
     let answer = ctx.client.request_text(request).await?;
-    Ok(ctx.echo(Kind::NodeClaim, name, &answer))
+    Ok(ctx.echo(ObjectKind::NodeClaim, name, &answer))
 }
 
 /// Writes when pods were last bound to a claim's node or left it. Whatever else is in the status
@@ -231,7 +231,7 @@ pub async fn delete(ctx: &Context, claim: &NodeClaim, why: &str) -> Result<bool,
                         .is_some_and(|all| !all.is_empty())
             });
             if let Some(going) = going.and_then(|claim| serde_json::to_string(&claim).ok()) {
-                ctx.echo(Kind::NodeClaim, name, &going);
+                ctx.echo(ObjectKind::NodeClaim, name, &going);
             }
             tracing::info!(nodeclaim = name, why, "asked for deletion of NodeClaim");
             Ok(true)

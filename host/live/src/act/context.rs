@@ -28,7 +28,7 @@ use crate::process::clock::Clock;
 use crate::process::leader::Leadership;
 use crate::process::pulse::Pulse;
 use crate::process::step_error::StepError;
-use longshore_api::kinds::Kind;
+use longshore_api::kinds::ObjectKind;
 use longshore_api::strip_managed_fields::strip_managed_fields;
 
 /// Shared by all that is going on.
@@ -50,7 +50,7 @@ pub struct Context {
     pub echoes: UnboundedSender<OwnWrite>,
     /// How nodes that stay unhealthy are repaired.
     pub repairs: Repairs,
-    /// Static NodePools.
+    /// Purchases for static NodePools, and whether these are kept at their replicas.
     pub static_capacity: StaticCapacity,
     /// Asks watches for a new list.
     pub relists: Arc<Relists>,
@@ -67,13 +67,13 @@ pub struct Memory {
     pub launch: LaunchMemory,
     pub end: EndMemory,
     pub disruption: DisruptionMemory,
-    /// What has happened lately.
+    /// Ends of NodeClaims, changes and costs that the status tells of.
     pub recent: Recent,
     pub nominations: Nominations,
 }
 
 impl Context {
-    /// The time.
+    /// The time of day by [`Self::clock`], which is virtual in the simulation.
     pub fn now(&self) -> Timestamp {
         self.clock.now()
     }
@@ -121,15 +121,15 @@ impl Context {
 
     /// Tells the loop of an object that was written: `text` is the server's answer. NodeClaims are
     /// sent whole. Returns its version.
-    pub fn echo(&self, kind: Kind, name: &str, text: &str) -> Option<String> {
+    pub fn echo(&self, kind: ObjectKind, name: &str, text: &str) -> Option<String> {
         let (object, version) = strip_managed_fields(text);
         let version = version?.to_owned();
-        let object = (kind == Kind::NodeClaim).then_some(object);
+        let object = (kind == ObjectKind::NodeClaim).then_some(object);
         self.echo_version(kind, name, &version, object);
         Some(version)
     }
 
-    fn echo_version(&self, kind: Kind, name: &str, version: &str, object: Option<Box<str>>) {
+    fn echo_version(&self, kind: ObjectKind, name: &str, version: &str, object: Option<Box<str>>) {
         if let Ok(version) = version.parse() {
             // Nobody listens once the loop has ended.
             _ = self.echoes.send(OwnWrite {
@@ -152,7 +152,7 @@ impl Context {
             .patch_metadata(name, &PatchParams::default(), &Patch::Merge(patch))
             .await?;
         if let Some(version) = &written.metadata.resource_version {
-            self.echo_version(Kind::Node, name, version, None);
+            self.echo_version(ObjectKind::Node, name, version, None);
         }
         Ok(())
     }

@@ -13,7 +13,7 @@ use tokio::sync::Semaphore;
 
 use super::context::Context;
 use crate::decide::rollout::Nomination;
-use longshore_api::kinds::Kind;
+use longshore_api::kinds::ObjectKind;
 
 /// Attempts to clear a nomination.
 const CLEAR_ATTEMPTS: u32 = 5;
@@ -66,7 +66,7 @@ impl Context {
         };
         match self.plain.request_text(request).await {
             // The pod itself comes by the watch as well, and is read there.
-            Ok(text) => drop(self.echo(Kind::Pod, pod, &text)),
+            Ok(text) => drop(self.echo(ObjectKind::Pod, pod, &text)),
             Err(kube::Error::Api(status))
                 if status.code == 403
                     && self

@@ -28,9 +28,9 @@ pub enum Lane {
     End,
     /// A node: drained or repaired.
     Drain,
-    /// A NodePool.
+    /// A NodePool: its status, hash and static nodes.
     Pool,
-    /// A command of disruption.
+    /// A command of disruption that is under way.
     Disruption,
 }
 
@@ -44,7 +44,7 @@ impl Lane {
         Lane::Disruption,
     ];
 
-    /// Most tasks of it at a time. Of launches a queue is told.
+    /// Most tasks of it at a time. For launches, [`WorkQueue::new`] is given another number.
     const fn slots(self) -> usize {
         match self {
             Lane::Launch => MAX_LAUNCHES,
@@ -101,7 +101,7 @@ impl WorkQueue {
         self.jobs.len()
     }
 
-    /// How many tasks run.
+    /// Number of tasks that run now, in all lanes.
     pub fn running(&self) -> usize {
         self.lanes.iter().map(|queue| queue.running).sum()
     }

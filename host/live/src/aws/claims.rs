@@ -25,7 +25,7 @@ use crate::process::lock::lock;
 pub enum Owner {
     /// A NodeClaim's, by name.
     Claim(String),
-    /// No NodeClaim's.
+    /// Everything has been listed, and no NodeClaim has this instance.
     Foreign,
     /// Not known: not everything has been listed, or a NodeClaim has no instance yet.
     Unknown,
@@ -45,7 +45,7 @@ struct ClaimIndex {
     instances: HashMap<String, Own>,
     /// NodeClaims by ID of their instance.
     claims: HashMap<String, String>,
-    /// NodeClaims without an instance.
+    /// Number of NodeClaims whose instance is not known yet.
     without: usize,
     /// A list that is being read.
     reading: Option<HashMap<String, Own>>,
@@ -286,25 +286,25 @@ mod tests {
         };
         let claims = Claims::new(Managed::EC2);
         let (changed, mut changes) = tokio::sync::mpsc::unbounded_channel();
-        let told = |event| claims.take_in(event, &changed);
-        told(Event::Init);
-        told(Event::InitApply(foreign("auto", "i-1")));
-        told(Event::InitApply(claim("ours", "i-2")));
+        let take_in = |event| claims.take_in(event, &changed);
+        take_in(Event::Init);
+        take_in(Event::InitApply(foreign("auto", "i-1")));
+        take_in(Event::InitApply(claim("ours", "i-2")));
         assert!(!claims.is_listed());
-        told(Event::InitDone);
+        take_in(Event::InitDone);
         // A launch of theirs that is open is no launch of ours.
-        told(Event::Apply(foreign("new", "")));
+        take_in(Event::Apply(foreign("new", "")));
         let own = Owner::Claim("ours".to_owned());
         assert_eq!(claims.owner("i-1"), Owner::Foreign);
         assert_eq!(claims.owner("i-2"), own);
         assert!(!claims.contains("auto") && claims.is_listed());
         assert_eq!(claims.count("").1, 1);
-        told(Event::Apply(foreign("ours", "i-2")));
+        take_in(Event::Apply(foreign("ours", "i-2")));
         assert_eq!(claims.owner("i-2"), Owner::Foreign, "made again");
         drop(changed);
-        let told: Vec<String> = std::iter::from_fn(|| changes.try_recv().ok())
+        let tagged: Vec<String> = std::iter::from_fn(|| changes.try_recv().ok())
             .map(|claim| claim.name_any())
             .collect();
-        assert_eq!(told, ["ours"], "nothing of theirs is tagged");
+        assert_eq!(tagged, ["ours"], "nothing of theirs is tagged");
     }
 }

@@ -71,29 +71,29 @@ impl Observer for Counting {
 }
 
 /// EC2NodeClasses of the API server, with Events once the daemon is there that writes them.
-pub struct ToldClasses {
+pub struct ClassesWithEvents {
     classes: Arc<KubeClasses>,
     /// Its provider has these classes: it must not be kept alive by them.
     ctx: OnceLock<Weak<Context>>,
 }
 
-impl ToldClasses {
+impl ClassesWithEvents {
     pub fn new(classes: Arc<KubeClasses>) -> Self {
-        ToldClasses {
+        ClassesWithEvents {
             classes,
             ctx: OnceLock::new(),
         }
     }
 
     /// Events are written by this daemon from now on.
-    pub fn tell(&self, ctx: &Arc<Context>) {
+    pub fn write_events_with(&self, ctx: &Arc<Context>) {
         // There is one daemon in a process.
         let _ = self.ctx.set(Arc::downgrade(ctx));
     }
 }
 
 #[async_trait]
-impl NodeClasses for ToldClasses {
+impl NodeClasses for ClassesWithEvents {
     async fn get(&self, name: &str) -> Result<Option<EC2NodeClass>, String> {
         self.classes.get(name).await
     }

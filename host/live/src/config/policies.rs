@@ -48,7 +48,7 @@ pub struct PolicyEntry {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
-    /// Its scores are used.
+    /// Its answers count.
     #[default]
     Enforce,
     /// Its scores are compared and never used.
@@ -147,7 +147,8 @@ pub(super) fn read(
     all
 }
 
-/// Settings of a policy and the file that has them. An expression is all that its component is told.
+/// Settings of a policy and the file that has them. The component of an expression
+/// gets the expression alone.
 pub(super) fn settings(
     table: &mut Table,
     folder: &Path,

@@ -511,8 +511,8 @@ impl<'d, 't> Table<'d, 't> {
         parsed
     }
 
-    /// The whole table as a JSON object: dates as strings. A number that JSON has not, which a policy
-    /// could not be told, is a fault.
+    /// The whole table as a JSON object: dates as strings. A number that JSON has not is a fault:
+    /// no policy could be given it.
     pub fn into_json(self) -> Value {
         self.table_json(self.entries)
     }

@@ -24,7 +24,7 @@ use crate::decide::round::Round;
 use crate::observe::server_pods::{self, Asked};
 use crate::process::lock::lock;
 use crate::status::parts::LastPlan;
-use longshore_api::kinds::Kind;
+use longshore_api::kinds::ObjectKind;
 use longshore_report::decision::{self, UnplacedPod};
 use longshore_report::messages::time_of_day;
 
@@ -77,13 +77,13 @@ impl Controller {
             return Vec::new();
         };
         let snapshot = &round.snapshot;
-        let left_out = self.tell_left_out(plan);
+        let left_out = self.report_left_out(plan);
         self.count(plan);
         self.note_used(snapshot, plan);
         self.note_decisions(snapshot, plan);
-        self.tell_leftovers(snapshot, plan);
-        self.tell_useless(snapshot, plan);
-        self.tell_barren(snapshot, plan);
+        self.report_leftovers(snapshot, plan);
+        self.report_useless(snapshot, plan);
+        self.report_barren(snapshot, plan);
         self.hint(snapshot, plan);
         let wanted = self.new_claims(round, plan);
         self.note_plan(round, plan, wanted.len(), left_out);
@@ -190,7 +190,7 @@ impl Controller {
         let pods = wanted.iter().flat_map(|want| want.pods.iter().cloned());
         let (waiting, moving): (Vec<String>, Vec<String>) =
             pods.partition(|pod| self.state.pods.waits(pod));
-        let recent = self.watches.is_recent(Kind::Pod, Instant::now());
+        let recent = self.watches.is_recent(ObjectKind::Pod, Instant::now());
         let purchase = Purchase {
             doubtful: self.purchases.doubtful(&waiting, recent),
             waiting,
@@ -234,7 +234,7 @@ impl Controller {
 
     /// Says which rules plans broke until the pods in question were left out. Returns how many pods
     /// that are.
-    fn tell_left_out(&self, plan: &Plan) -> usize {
+    fn report_left_out(&self, plan: &Plan) -> usize {
         for violation in plan.left_out.iter().take(MAX_LOGGED_VIOLATIONS) {
             tracing::error!(
                 %violation,
@@ -257,7 +257,7 @@ impl Controller {
     /// Says why pods got no node: Event FailedScheduling on each pod that kube-scheduler has given up
     /// on, and `status`. The sentence is `unplaced_pod` of
     /// `report/src/decision.rs`, its reasons are of `report/src/messages.rs`.
-    fn tell_leftovers(&self, snapshot: &Snapshot, plan: &Plan) {
+    fn report_leftovers(&self, snapshot: &Snapshot, plan: &Plan) {
         let mut waiting = BTreeMap::new();
         let mut events = Vec::new();
         // For the others kube-scheduler writes the first Event.
@@ -297,7 +297,7 @@ impl Controller {
     }
 
     /// Says of pods that a node was bought for them in vain, with kube-scheduler's own words.
-    fn tell_useless(&self, snapshot: &Snapshot, plan: &Plan) {
+    fn report_useless(&self, snapshot: &Snapshot, plan: &Plan) {
         let shown = snapshot.useless.found.iter().flat_map(|found| {
             let pods = found.pods.iter();
             pods.map(move |&pod| (pod, &*found.entry.claim, found.entry.until))
@@ -341,7 +341,7 @@ impl Controller {
 
     /// Says which NodePools nothing can be bought for: in the log when that changes, in Events as
     /// long as it is so.
-    fn tell_barren(&mut self, snapshot: &Snapshot, plan: &Plan) {
+    fn report_barren(&mut self, snapshot: &Snapshot, plan: &Plan) {
         if snapshot.pending.is_empty() {
             return;
         }

@@ -10,7 +10,7 @@ mod tests;
 
 mod commands;
 mod memory;
-mod told;
+mod messages;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -40,7 +40,7 @@ use longshore_journal::look::BEFORE_FIRST_LOOK;
 
 pub(super) use self::memory::Disruption;
 use self::memory::Used;
-use self::told::budgets_in_the_way;
+use self::messages::budgets_in_the_way;
 
 /// What was proposed is looked at again after this, before it is carried out.
 const VALIDATION_DELAY: Duration = Duration::from_secs(15);
@@ -168,8 +168,8 @@ impl Controller {
         let (input, repair) = self.look_input();
         self.disruption.repair_due = repair.map(|left| now + left);
         let apart = live.apart_to_disrupt();
-        self.forget_told(now);
-        let told = self.disruption.told.clone();
+        self.forget_old_reports(now);
+        let last_reported = self.disruption.last_reported.clone();
         // Once nothing changes any more, the whole cluster is searched. So it is if a look has proposed
         // something, which is a change by itself: a shorter look would not find it again.
         let is_short = has_changed && self.disruption.proposed.is_none();
@@ -181,7 +181,7 @@ impl Controller {
                 let before = Before {
                     idle: idle.as_ref(),
                     rested: rested.as_ref(),
-                    told: &told,
+                    last_reported: &last_reported,
                 };
                 match decide(how, (&live, &apart), input, before, (&clock, number)) {
                     None => Look::Same(idle),
@@ -229,7 +229,7 @@ impl Controller {
                 self.disruption.due = Some(now + UNCHANGED_LOOK_INTERVAL);
                 self.disruption.rests_until = None;
                 self.disruption.idle = idle;
-                self.tell_blocked();
+                self.report_blocked();
                 return;
             }
             None => {
@@ -253,7 +253,7 @@ impl Controller {
         let repair = repair.map(|at| at.max(now + pause.max(LOOK_DELAY_AFTER_PURCHASE)));
         self.disruption.due = Some(repair.map_or(due, |repair| repair.min(due)));
         (self.ctx.metrics.disruption).looked(decision.took, &decision.snapshot, &decision.round);
-        self.tell_refused(&decision);
+        self.report_refused(&decision);
         if !self.was_leader {
             self.disruption.due = Some(now + LOOK_DELAY_AFTER_PURCHASE);
             return;
@@ -263,11 +263,11 @@ impl Controller {
         // What it takes away may be all that shows them.
         self.remember_useless(&decision.snapshot);
         self.disruption.blocked = budgets_in_the_way(&decision.snapshot, &decision.round);
-        self.tell_blocked();
-        self.tell_repairs(&decision);
-        self.tell_staying(&decision, now);
-        for told in &decision.elapsed {
-            self.tell_pod(told.clone());
+        self.report_blocked();
+        self.report_repairs(&decision);
+        self.report_staying(&decision, now);
+        for event in &decision.elapsed {
+            self.emit_pod_event(event.clone());
         }
         for (proposal, verdict) in &decision.round.proposals {
             tracing::debug!(

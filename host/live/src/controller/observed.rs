@@ -9,7 +9,7 @@ use crate::observe::protection;
 use crate::observe::state::WorkItem;
 use crate::observe::watch::{Change, Observed};
 use crate::process::mutants::mutant;
-use longshore_api::kinds::Kind;
+use longshore_api::kinds::ObjectKind;
 use longshore_api::strip_managed_fields::full_name;
 
 impl Controller {
@@ -54,43 +54,43 @@ impl Controller {
             }
             _ => {}
         }
-        if let (Kind::Pod, Change::Upsert(pod)) = (kind, &change) {
-            self.tell_protection(pod);
+        if let (ObjectKind::Pod, Change::Upsert(pod)) = (kind, &change) {
+            self.report_protection(pod);
         }
         self.fold(kind, change);
     }
 
     /// Says of a pod that its annotation protects it from nothing, or until when it does.
-    fn tell_protection(&self, pod: &str) {
+    fn report_protection(&self, pod: &str) {
         if !self.was_leader {
             return;
         }
         let now = self.ctx.now().as_second();
-        if let Some(told) = protection::message_for(pod, now) {
-            self.tell_pod(told);
+        if let Some(event) = protection::event_for(pod, now) {
+            self.emit_pod_event(event);
         }
     }
 
-    /// Tells a pod what its annotation does, unless it was told a moment ago.
-    pub(super) fn tell_pod(&self, told: protection::Told) {
-        let pod = (&*told.pod, &*told.uid);
-        if !self.ctx.events.is_due(pod, told.reason, &told.message) {
+    /// Writes an Event about the annotation of a pod, unless the same was written a moment ago.
+    pub(super) fn emit_pod_event(&self, event: protection::ProtectionEvent) {
+        let pod = (&*event.pod, &*event.uid);
+        if !self.ctx.events.is_due(pod, event.reason, &event.message) {
             return;
         }
         let ctx = self.ctx.clone();
         tokio::spawn(async move {
-            let pod = (&*told.pod, &*told.uid);
-            let is_warning = told.reason == protection::INVALID;
+            let pod = (&*event.pod, &*event.uid);
+            let is_warning = event.reason == protection::INVALID;
             ctx.events
-                .pod_with_uid(pod, is_warning, told.reason, &told.message)
+                .pod_with_uid(pod, is_warning, event.reason, &event.message)
                 .await;
         });
     }
 
     /// Takes in what this process has written, before the watch brings it.
     pub(super) fn wrote(&mut self, write: OwnWrite) {
-        if write.kind == Kind::Pod {
-            // The only write to a pod that is told here.
+        if write.kind == ObjectKind::Pod {
+            // The only write to a pod that is reported here.
             self.rollout.nomination_written(&write.name, Instant::now());
         }
         if mutant("ignores-awaited") || !self.watches.wrote(&write, Instant::now()) {
@@ -119,7 +119,7 @@ impl Controller {
         }
     }
 
-    fn fold(&mut self, kind: Kind, change: Change) {
+    fn fold(&mut self, kind: ObjectKind, change: Change) {
         match (&change, self.state.lists.trouble(kind)) {
             // Said once, however often it is tried.
             (Change::Failed(why), last) if last != Some(why) => {
@@ -130,9 +130,9 @@ impl Controller {
         }
         let (touched, refused) = self.state.fold(kind, &change);
         self.note_recent();
-        if kind == Kind::CsiNode && !self.follows_drivers && self.state.has_csi_drivers() {
+        if kind == ObjectKind::CsiNode && !self.follows_drivers && self.state.has_csi_drivers() {
             self.follows_drivers = true;
-            Kind::OF_DRIVERS
+            ObjectKind::OF_DRIVERS
                 .iter()
                 .for_each(|kind| self.ctx.relists.ask(*kind));
         }
@@ -150,7 +150,7 @@ impl Controller {
             journal.observed(time, self.state.revision, kind, what, is_refused);
         }
         match refused {
-            Some(refused) if kind == Kind::Pod => tracing::warn!(
+            Some(refused) if kind == ObjectKind::Pod => tracing::warn!(
                 name = refused.name,
                 why = refused.why,
                 "pod, or a part of it, cannot be read; a pod that cannot holds its node"
@@ -161,12 +161,12 @@ impl Controller {
                 why = refused.why,
                 "field cannot be read; the default counts"
             ),
-            Some(refused) if kind == Kind::NodeOverlay => tracing::warn!(
+            Some(refused) if kind == ObjectKind::NodeOverlay => tracing::warn!(
                 name = refused.name,
                 why = refused.why,
                 "NodeOverlay cannot be read; it does not count"
             ),
-            Some(refused) if kind == Kind::NodePool => tracing::warn!(
+            Some(refused) if kind == ObjectKind::NodePool => tracing::warn!(
                 name = refused.name,
                 why = refused.why,
                 "NodePool cannot be read; nothing is bought with it"

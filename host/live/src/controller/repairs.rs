@@ -100,7 +100,7 @@ impl Controller {
     }
 
     /// Says of unhealthy nodes that are not repaired what is in the way.
-    pub(super) fn tell_repairs(&self, decision: &Decision) {
+    pub(super) fn report_repairs(&self, decision: &Decision) {
         let world = &decision.snapshot.world;
         let due = world.unhealthy.iter().filter(|of| of.due.is_some());
         for unhealthy in due {
@@ -117,7 +117,7 @@ impl Controller {
             };
             let name = world.names.text(unhealthy.node);
             let condition = world.names.text(unhealthy.condition);
-            self.tell_repair(
+            self.report_repair(
                 name,
                 why,
                 &format!("{condition}: {}", messages.stays(at, why)),
@@ -125,7 +125,7 @@ impl Controller {
         }
     }
 
-    fn tell_repair(&self, node: &str, why: &Stays, message: &str) {
+    fn report_repair(&self, node: &str, why: &Stays, message: &str) {
         let claim = self.node_and_claim(node).map(|(_, claim)| claim);
         let pool = claim.as_deref().map(pool_of);
         let pool = pool.and_then(|name| self.state.pools.get(name).cloned());

@@ -4,7 +4,7 @@ use tokio::time::Instant;
 
 use super::{Controller, Done};
 use crate::observe::state::WorkItem;
-use longshore_api::kinds::Kind;
+use longshore_api::kinds::ObjectKind;
 
 impl Controller {
     pub(super) fn report(&mut self, report: Done) {
@@ -40,7 +40,7 @@ impl Controller {
                         "watch of pods lags: planned pods are bound or gone, nothing is bought for \
                         them; listing pods again"
                     );
-                    self.relist(Kind::Pod);
+                    self.relist(ObjectKind::Pod);
                     self.round_timer.pod_arrived(Instant::now());
                 }
                 if created + failed > 0 {

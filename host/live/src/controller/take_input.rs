@@ -13,7 +13,7 @@ use super::Controller;
 use crate::decide::claims::NewNodeClaim;
 use crate::decide::rollout::NOMINATION_TIMEOUT;
 use crate::decide::round_input::{PlannedHost, RoundInput};
-use longshore_api::kinds::Kind;
+use longshore_api::kinds::ObjectKind;
 
 use crate::process::mutants::mutant;
 use longshore_api::strip_managed_fields::full_name;
@@ -59,7 +59,7 @@ impl Controller {
     /// Claims that this process has written and no watch has brought yet; only mutants use this.
     pub(super) fn unseen_claims(&self) -> Vec<String> {
         self.watches
-            .unseen(Kind::NodeClaim)
+            .unseen(ObjectKind::NodeClaim)
             .iter()
             .filter_map(|object| full_name(object))
             .collect()

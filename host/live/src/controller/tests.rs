@@ -44,10 +44,10 @@ fn pod(name: &str) -> Change {
 
 /// Tells of a cluster with a NodePool and no pods.
 async fn empty_cluster(out: &Sender<Observed>) {
-    for kind in Kind::ALL {
+    for kind in ObjectKind::ALL {
         let object = match kind {
-            Kind::NodePool => Some(POOL),
-            Kind::KwokNodeClass => Some(CLASS),
+            ObjectKind::NodePool => Some(POOL),
+            ObjectKind::KwokNodeClass => Some(CLASS),
             _ => None,
         };
         let changes = [Change::Begin]
@@ -125,7 +125,9 @@ async fn two_loops_of_questions_do_not_keep_rounds_from_being_made() {
             codes.insert(code);
             // Questions are being answered by now, and go on being asked.
             if let Some(out) = pods.take_if(|_| code == 404) {
-                out.send(Observed::of(Kind::Pod, pod("web"))).await.unwrap();
+                out.send(Observed::of(ObjectKind::Pod, pod("web")))
+                    .await
+                    .unwrap();
             }
         }
         codes
@@ -162,7 +164,7 @@ async fn pods_that_cannot_be_listed_are_neither_gone_nor_bought_for() {
 
 /// What comes and goes, `at` by `at`: a NodeClaim, its node, and a pod that was nominated for it.
 /// Each has a label of its own.
-fn passing(at: usize) -> Vec<(Kind, Change)> {
+fn passing(at: usize) -> Vec<(ObjectKind, Change)> {
     let meta = |name: String| {
         format!(
             r#""metadata":{{"name":"{name}","namespace":"shop","uid":"{name}","labels":{{"own-{name}":"{at}"}}}}"#
@@ -187,13 +189,13 @@ fn passing(at: usize) -> Vec<(Kind, Change)> {
         &format!(r#""nodeName":"node{at}","containers""#),
     );
     [
-        (Kind::NodeClaim, Change::Upsert(claim.clone().into())),
-        (Kind::Pod, Change::Upsert(waits.into())),
-        (Kind::Node, Change::Upsert(node.clone().into())),
-        (Kind::Pod, Change::Upsert(bound.clone().into())),
-        (Kind::Pod, Change::Remove(bound.into())),
-        (Kind::Node, Change::Remove(node.into())),
-        (Kind::NodeClaim, Change::Remove(claim.into())),
+        (ObjectKind::NodeClaim, Change::Upsert(claim.clone().into())),
+        (ObjectKind::Pod, Change::Upsert(waits.into())),
+        (ObjectKind::Node, Change::Upsert(node.clone().into())),
+        (ObjectKind::Pod, Change::Upsert(bound.clone().into())),
+        (ObjectKind::Pod, Change::Remove(bound.into())),
+        (ObjectKind::Node, Change::Remove(node.into())),
+        (ObjectKind::NodeClaim, Change::Remove(claim.into())),
     ]
     .into()
 }
@@ -250,7 +252,7 @@ fn listed(ctx: Arc<Context>) -> Controller {
     let round_timer = RoundTimer::new(Duration::from_millis(100), Duration::from_secs(1));
     let (mut control, _reports) =
         Controller::new(ctx, how, round_timer, names, SharedBoard::default());
-    for kind in Kind::ALL {
+    for kind in ObjectKind::ALL {
         control.observe(Observed::of(kind, Change::Begin));
         control.observe(Observed::of(kind, Change::End));
     }
@@ -339,23 +341,27 @@ async fn churn_a_burst_the_bill_and_what_was_changed_are_in_the_status() {
         control.observe(Observed::of(kind, change));
     };
     let upsert = |text: &str| Change::Upsert(text.into());
-    observe(&mut control, Kind::KwokNodeClass, upsert(CLASS));
-    observe(&mut control, Kind::NodePool, upsert(POOL));
+    observe(&mut control, ObjectKind::KwokNodeClass, upsert(CLASS));
+    observe(&mut control, ObjectKind::NodePool, upsert(POOL));
     let second = POOL.replacen(r#""generation":1"#, r#""generation":2"#, 1);
-    observe(&mut control, Kind::NodePool, upsert(&second));
+    observe(&mut control, ObjectKind::NodePool, upsert(&second));
     for node in 0..4 {
         let claim = launched(&control, &format!("stays-{node}"), 300, false);
-        observe(&mut control, Kind::NodeClaim, upsert(&claim));
+        observe(&mut control, ObjectKind::NodeClaim, upsert(&claim));
     }
     for node in 0..6 {
         let name = format!("goes-{node}");
         let claim = launched(&control, &name, 9, true);
-        observe(&mut control, Kind::NodeClaim, upsert(&claim));
+        observe(&mut control, ObjectKind::NodeClaim, upsert(&claim));
         let claim = control.state.claims[&name].clone();
         control.ctx.disrupted("spot_interrupted", &claim);
         if node > 2 {
             let text = launched(&control, &name, 9, true);
-            observe(&mut control, Kind::NodeClaim, Change::Remove(text.into()));
+            observe(
+                &mut control,
+                ObjectKind::NodeClaim,
+                Change::Remove(text.into()),
+            );
         }
     }
     control.tick(now + recent::SAMPLE_INTERVAL);
@@ -383,13 +389,19 @@ async fn churn_a_burst_the_bill_and_what_was_changed_are_in_the_status() {
 async fn what_the_first_list_brings_was_not_changed() {
     let mut control = leading();
     control.state = ClusterState::new(control.state.names().clone());
-    for (kind, object) in [(Kind::NodePool, POOL), (Kind::KwokNodeClass, CLASS)] {
+    for (kind, object) in [
+        (ObjectKind::NodePool, POOL),
+        (ObjectKind::KwokNodeClass, CLASS),
+    ] {
         for change in [Change::Begin, Change::Upsert(object.into()), Change::End] {
             control.observe(Observed::of(kind, change));
         }
     }
     assert!(!status_of(&mut control).contains("changed"));
-    control.observe(Observed::of(Kind::NodePool, Change::Remove(POOL.into())));
+    control.observe(Observed::of(
+        ObjectKind::NodePool,
+        Change::Remove(POOL.into()),
+    ));
     let text = status_of(&mut control);
     assert!(text.contains("NodePool default: deleted"), "{text}");
 }

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::Controller;
 use crate::observe::node_claim;
 use crate::process::pulse;
-use longshore_api::kinds::Kind;
+use longshore_api::kinds::ObjectKind;
 
 /// How often freshness is checked while no round may be made.
 const FRESHNESS_POLL: Duration = Duration::from_secs(1);
@@ -94,7 +94,7 @@ impl Controller {
         let stale = self.silence();
         let stale = stale.or_else(|| Some(self.watches.stale(now)?.to_string()));
         stale.or_else(|| {
-            let needed = [Kind::NodeClaim, Kind::Node, Kind::Pod].into_iter();
+            let needed = [ObjectKind::NodeClaim, ObjectKind::Node, ObjectKind::Pod].into_iter();
             needed
                 .filter_map(|kind| self.state.lists.trouble(kind))
                 .next()
@@ -103,7 +103,7 @@ impl Controller {
     }
 
     /// Has a kind listed again; nothing is planned before it was.
-    pub(super) fn relist(&mut self, kind: Kind) {
+    pub(super) fn relist(&mut self, kind: ObjectKind) {
         self.watches.relist(kind);
         self.ctx.relists.ask(kind);
     }

@@ -20,7 +20,7 @@ use longshore_policy::Signals;
 
 use super::round::{RoundConfig, build_snapshot};
 use super::round_input::RoundInput;
-use super::staying::{self, Staying, Told};
+use super::staying::{self, ReportTimes, Staying};
 use crate::decide::deadline::Deadline;
 use longshore_journal::Looked;
 use longshore_journal::look::Look;
@@ -48,11 +48,11 @@ pub struct Decision {
     pub stays: Vec<Staying>,
     /// Nodes that a budget or an annotation keeps, for the status.
     pub held: Vec<Held>,
-    /// What pods are told whose protection has ended.
-    pub elapsed: Vec<protection::Told>,
+    /// Events for pods whose protection has ended.
+    pub elapsed: Vec<protection::ProtectionEvent>,
     /// Consolidation only looked at one node after the other.
     pub swept: bool,
-    /// How long it took.
+    /// Time from the beginning of the look to its decision.
     pub took: Duration,
 }
 
@@ -107,8 +107,8 @@ pub struct Before<'b> {
     pub idle: Option<&'b IdleLook>,
     /// A whole search that found nothing in a state that hardly differs.
     pub rested: Option<&'b IdleLook>,
-    /// Nodes of which was said why they stay.
-    pub told: &'b Told,
+    /// When it was last reported of each node that it stays.
+    pub last_reported: &'b ReportTimes,
 }
 
 /// An answer is trusted for so long, seconds: eviction costs shrink as nodes near their expiry.
@@ -145,8 +145,8 @@ impl IdleLook {
 }
 
 /// Looks once for nodes to disrupt, and records under a number what it finds. Nothing is returned
-/// where this look would find nothing, as the one before. Nothing is to be said of nodes that were
-/// told of. `live` has no other caller and was made from `policies`.
+/// where this look would find nothing, as the one before. Nodes in `last_reported` are not
+/// reported again. `live` has no other caller and was made from `policies`.
 pub fn decide(
     how: &RoundConfig,
     (policies, live): (&Arc<ActivePolicies>, &ActivePolicies),
@@ -156,7 +156,7 @@ pub fn decide(
 ) -> Option<Decision> {
     fail_point("decide-disruption");
     let begun = Instant::now();
-    let known: BTreeSet<String> = before.told.keys().cloned().collect();
+    let known: BTreeSet<String> = before.last_reported.keys().cloned().collect();
     let explain = Explain::Some(staying::MAX_NODES_PER_LOOK, &known);
     let overlays = input.overlays();
     let Prepared {
@@ -185,7 +185,7 @@ pub fn decide(
     };
     let round = without_refused(&snapshot, live, options, stop, round);
     how.policies.finish_look(live);
-    let stays = staying::to_tell(&snapshot, &round, |node| known.contains(node));
+    let stays = staying::to_report(&snapshot, &round, |node| known.contains(node));
     let held = staying::held(&snapshot, &round);
     let elapsed = protection::elapsed(&snapshot.world);
     let (now, singles) = (round.now(), round.singles.clone());
@@ -252,7 +252,7 @@ pub fn explain(
 struct Prepared<'e> {
     snapshot: Snapshot,
     options: RoundOptions<'e>,
-    planning: planner::Options,
+    planning: planner::PlanOptions,
     limit: Option<Duration>,
 }
 

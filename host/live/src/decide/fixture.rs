@@ -9,7 +9,7 @@ use longshore_core::disrupt::consolidation::DisruptionPolicies as _;
 use longshore_core::disrupt::methods;
 use longshore_core::disrupt::verdicts::COMMAND;
 use longshore_core::model::{Catalogue, Settings, Symbols};
-use longshore_core::planner::{self, Options};
+use longshore_core::planner::{self, PlanOptions};
 use longshore_core::snapshot::Snapshot;
 use longshore_core::stop::Stop;
 use serde_json::json;
@@ -18,7 +18,7 @@ use super::disruption::count_commands;
 use crate::observe::state::ClusterState;
 use crate::observe::watch::Change;
 use crate::policies::{PolicyReloader, Setup, Shadows, Watcher};
-use longshore_api::kinds::Kind;
+use longshore_api::kinds::ObjectKind;
 use longshore_journal::look::{BEFORE_FIRST_LOOK, Look};
 use longshore_journal::round::Summary;
 use longshore_journal::{Decided, Journal, Looked, Sizes};
@@ -93,10 +93,13 @@ impl JournalFixture {
             "nodeClassRef": {"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default"},
             "requirements": [{"key": "kubernetes.io/os", "operator": "In", "values": ["linux"]}]}}}});
         scene.observe(
-            Kind::KwokNodeClass,
+            ObjectKind::KwokNodeClass,
             Change::Upsert(class.to_string().into()),
         );
-        scene.observe(Kind::NodePool, Change::Upsert(pool.to_string().into()));
+        scene.observe(
+            ObjectKind::NodePool,
+            Change::Upsert(pool.to_string().into()),
+        );
         scene
     }
 
@@ -106,7 +109,7 @@ impl JournalFixture {
     }
 
     /// What the loop does with an observation.
-    pub fn observe(&mut self, kind: Kind, change: Change) {
+    pub fn observe(&mut self, kind: ObjectKind, change: Change) {
         self.time += 7;
         let (_, refused) = self.state.fold(kind, &change);
         let what = change.recorded().expect("a change that is recorded");
@@ -147,9 +150,9 @@ impl JournalFixture {
             ..Settings::default()
         };
         world.catalogue = self.catalogue.clone();
-        let options = Options {
+        let options = PlanOptions {
             seed: live.planning().seed.unwrap_or(0),
-            ..Options::default()
+            ..PlanOptions::default()
         };
         let snapshot = Snapshot::new(Arc::new(world));
         let plan = planner::plan(&snapshot, &*live, options).unwrap();
@@ -196,7 +199,7 @@ impl JournalFixture {
             failed: live.failed(),
             judged: live.take_judge_records(),
             snapshot: &snapshot,
-            planning: Options::default(),
+            planning: PlanOptions::default(),
             look: Look::new(&options, &snapshot.world, live.consolidation().is_some()),
             found: &round,
             cut_short: false,
@@ -227,8 +230,11 @@ impl JournalFixture {
         let node = json!({
             "metadata": {"name": name, "labels": labels}, "spec": {"providerID": id},
             "status": {"capacity": amounts, "allocatable": amounts, "conditions": [is("Ready")]}});
-        self.observe(Kind::NodeClaim, Change::Upsert(claim.to_string().into()));
-        self.observe(Kind::Node, Change::Upsert(node.to_string().into()));
+        self.observe(
+            ObjectKind::NodeClaim,
+            Change::Upsert(claim.to_string().into()),
+        );
+        self.observe(ObjectKind::Node, Change::Upsert(node.to_string().into()));
     }
 
     /// A number below `below`, by chance.
@@ -242,7 +248,7 @@ impl JournalFixture {
 
     /// A pod; `node` is where it is bound.
     pub fn pod(&mut self, number: u64, node: Option<u64>) {
-        self.observe(Kind::Pod, Change::Upsert(pod(number, node).into()));
+        self.observe(ObjectKind::Pod, Change::Upsert(pod(number, node).into()));
     }
 
     /// A node with much room.
@@ -253,7 +259,7 @@ impl JournalFixture {
             "spec": {"providerID": format!("kwok://node-{number}")},
             "status": {"capacity": amounts, "allocatable": amounts, "conditions": [{"type": "Ready", "status": "True"}]}
         });
-        self.observe(Kind::Node, Change::Upsert(node.to_string().into()));
+        self.observe(ObjectKind::Node, Change::Upsert(node.to_string().into()));
     }
 
     /// Something happens to pods and nodes, by chance.
@@ -274,7 +280,7 @@ impl JournalFixture {
                 7..=8 if !self.pods.is_empty() => {
                     let at = self.chance(self.pods.len() as u64) as usize;
                     let (gone, _) = self.pods.swap_remove(at);
-                    self.observe(Kind::Pod, Change::Remove(pod(gone, None).into()));
+                    self.observe(ObjectKind::Pod, Change::Remove(pod(gone, None).into()));
                 }
                 9 => {
                     let node = self.chance(3);
@@ -284,20 +290,20 @@ impl JournalFixture {
                 10 if !self.pods.is_empty() => {
                     let at = self.chance(self.pods.len() as u64) as usize;
                     let bad = pod(self.pods[at].0, None).replace("700m", "-1");
-                    self.observe(Kind::Pod, Change::Upsert(bad.into()));
+                    self.observe(ObjectKind::Pod, Change::Upsert(bad.into()));
                 }
                 // A list that names every second pod: the others are gone.
                 11 if self.pods.len() > 6 => {
-                    self.observe(Kind::Pod, Change::Begin);
+                    self.observe(ObjectKind::Pod, Change::Begin);
                     let kept: Vec<(u64, bool)> = self.pods.iter().copied().step_by(2).collect();
                     for &(number, bound) in &kept {
                         self.pod(number, bound.then_some(0));
                     }
-                    self.observe(Kind::Pod, Change::End);
+                    self.observe(ObjectKind::Pod, Change::End);
                     self.pods = kept;
                 }
                 _ => self.observe(
-                    Kind::Pod,
+                    ObjectKind::Pod,
                     Change::Failed("watch: the server is away".into()),
                 ),
             }

@@ -19,11 +19,11 @@ use longshore_core::model::conditions::DRIFTED;
 
 /// Nothing is said again of a node before this: Karpenter's interval.
 pub const REPEAT_INTERVAL: Duration = Duration::from_secs(15 * 60);
-/// Most nodes that are asked and told of in one look.
+/// Most nodes that one look asks about and reports.
 pub const MAX_NODES_PER_LOOK: usize = 10;
 
-/// Of which nodes something was said, and when. Shared with the thread that decides.
-pub type Told = Arc<BTreeMap<String, Instant>>;
+/// When something was last reported of each node, by its name. Shared with the thread that decides.
+pub type ReportTimes = Arc<BTreeMap<String, Instant>>;
 
 /// What is said of a node that stays.
 #[derive(Debug, PartialEq, Eq)]
@@ -35,9 +35,13 @@ pub struct Staying {
     pub message: String,
 }
 
-/// What is to be said of nodes that consolidation leaves, at most [`MAX_NODES_PER_LOOK`]. `is_told`
-/// says which nodes are left out.
-pub fn to_tell(snapshot: &Snapshot, round: &Round, is_told: impl Fn(&str) -> bool) -> Vec<Staying> {
+/// What is to be reported of nodes that consolidation leaves, at most [`MAX_NODES_PER_LOOK`].
+/// `is_reported` says which nodes are left out.
+pub fn to_report(
+    snapshot: &Snapshot,
+    round: &Round,
+    is_reported: impl Fn(&str) -> bool,
+) -> Vec<Staying> {
     let (messages, reasons) = (Messages { snapshot }, Reasons::new(round));
     // What drift or repair has found is no word of consolidation.
     let was_asked = round.lower_bound.is_some();
@@ -51,7 +55,7 @@ pub fn to_tell(snapshot: &Snapshot, round: &Round, is_told: impl Fn(&str) -> boo
         let why = reasons.of(node, method)?;
         let event = event(why).filter(|_| was_asked || !candidate.may(method))?;
         let name = messages.node(node);
-        (!is_told(&name)).then(|| Staying {
+        (!is_reported(&name)).then(|| Staying {
             message: why.text(node, &messages),
             node: name,
             event,
@@ -241,34 +245,34 @@ mod tests {
             why: "never".into(),
             until: None,
         };
-        let told = event(Reason::Stays(&why));
-        assert_eq!(told, Some("ConsolidationRejected"));
+        let rejected = event(Reason::Stays(&why));
+        assert_eq!(rejected, Some("ConsolidationRejected"));
         assert_eq!(event(Reason::Stays(&Stays::NotInitialized)), None);
     }
 
     #[test]
-    fn ten_nodes_that_stay_are_told_of_in_a_look_each_with_its_reason() {
+    fn ten_nodes_that_stay_are_reported_in_a_look_each_with_its_reason() {
         let names: Vec<String> = (10..25).map(|number| format!("node-{number}")).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let snapshot = nodes(&names);
         let round = methods::round(&snapshot, &ByPrice, RoundOptions::default(), Stop::never());
-        let told = to_tell(&snapshot, &round, |node| node == "node-11");
-        let nodes: Vec<&str> = told.iter().map(|of| of.node.as_str()).collect();
+        let reported = to_report(&snapshot, &round, |node| node == "node-11");
+        let nodes: Vec<&str> = reported.iter().map(|of| of.node.as_str()).collect();
         assert_eq!(
             (nodes.len(), nodes[0], nodes[1]),
             (MAX_NODES_PER_LOOK, names[0], names[2])
         );
-        assert_eq!(told[0].event, "DisruptionBlocked");
-        assert!(told[0].message.contains("karpenter.sh/do-not-disrupt"));
+        assert_eq!(reported[0].event, "DisruptionBlocked");
+        assert!(reported[0].message.contains("karpenter.sh/do-not-disrupt"));
         assert_eq!(
-            told[1],
+            reported[1],
             Staying {
                 node: names[2].to_owned(),
                 event: "Unconsolidatable",
                 message: "consolidateAfter of its NodePool is Never".into(),
             }
         );
-        assert!(to_tell(&snapshot, &round, |_| true).is_empty());
+        assert!(to_report(&snapshot, &round, |_| true).is_empty());
         // That its NodePool does not consolidate is no rule against a single node.
         let held = held(&snapshot, &round);
         assert_eq!(held.len(), 1);

@@ -12,10 +12,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use longshore_api::kinds::Kind;
+use longshore_api::kinds::ObjectKind;
 
 /// What plans depend on most: a picture of these that is old buys twice.
-const WATCHED: [Kind; 3] = [Kind::NodeClaim, Kind::Node, Kind::Pod];
+const WATCHED: [ObjectKind; 3] = [ObjectKind::NodeClaim, ObjectKind::Node, ObjectKind::Pod];
 /// A watch that has not brought an own write for so long is behind. An API server that is busy
 /// takes up to 2.5 s.
 const MAX_OWN_WRITE_LAG: Duration = Duration::from_secs(5);
@@ -31,10 +31,10 @@ const CATCH_UP_TIME: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnWrite {
     /// What kind of object.
-    pub kind: Kind,
+    pub kind: ObjectKind,
     /// Its name, or `namespace/name`.
     pub name: String,
-    /// Its version now.
+    /// `metadata.resourceVersion` that the write has left.
     pub version: u64,
     /// The object as it is now, as JSON; kept for NodeClaims alone.
     pub object: Option<Box<str>>,
@@ -48,7 +48,7 @@ struct Unseen {
     object: Option<Box<str>>,
 }
 
-/// A kind's watch.
+/// What was heard of the watch of one kind, and when.
 #[derive(Clone, Copy, Debug, Default)]
 struct Heard {
     /// When the watch last brought anything.
@@ -66,14 +66,14 @@ struct Heard {
 pub enum Stale {
     /// A watch has not brought what this process wrote.
     Behind {
-        kind: Kind,
-        /// The object.
+        kind: ObjectKind,
+        /// The written object, `name` or `namespace/name`.
         name: String,
     },
     /// Nothing was heard of a watch.
-    Silent { kind: Kind },
+    Silent { kind: ObjectKind },
     /// The kind has to be listed again.
-    Relisting { kind: Kind },
+    Relisting { kind: ObjectKind },
 }
 
 impl std::fmt::Display for Stale {
@@ -102,15 +102,15 @@ impl std::fmt::Display for Stale {
 /// All watches.
 #[derive(Default)]
 pub struct Freshness {
-    heard: BTreeMap<Kind, Heard>,
-    unseen: BTreeMap<(Kind, String), Unseen>,
+    heard: BTreeMap<ObjectKind, Heard>,
+    unseen: BTreeMap<(ObjectKind, String), Unseen>,
     /// Kinds that are to be listed again, and whether that list has begun.
-    relisting: BTreeMap<Kind, bool>,
+    relisting: BTreeMap<ObjectKind, bool>,
 }
 
 impl Freshness {
     /// A watch or a list brought something.
-    pub fn heard(&mut self, kind: Kind, now: Instant) {
+    pub fn heard(&mut self, kind: ObjectKind, now: Instant) {
         let heard = self.heard.entry(kind).or_default();
         if heard.at.is_none_or(|at| now >= at + RECENT_ENOUGH_TO_BUY) {
             heard.resumed = Some(now);
@@ -119,15 +119,15 @@ impl Freshness {
     }
 
     /// A list begins. Whatever was wanted of one, this is it.
-    pub fn list_begins(&mut self, kind: Kind, now: Instant) {
+    pub fn list_begins(&mut self, kind: ObjectKind, now: Instant) {
         self.heard.entry(kind).or_default().list_began = Some(now);
         if let Some(begun) = self.relisting.get_mut(&kind) {
             *begun = true;
         }
     }
 
-    /// A list is complete.
-    pub fn listed(&mut self, kind: Kind) {
+    /// Notes that a list is complete. It settles the request for one if it began after that.
+    pub fn listed(&mut self, kind: ObjectKind) {
         // One that was under way when another was asked for does not count.
         if self.relisting.get(&kind) == Some(&true) {
             self.relisting.remove(&kind);
@@ -135,12 +135,12 @@ impl Freshness {
     }
 
     /// A kind is to be listed again before anything is planned.
-    pub fn relist(&mut self, kind: Kind) {
+    pub fn relist(&mut self, kind: ObjectKind) {
         self.relisting.insert(kind, false);
     }
 
     /// Whether the last list of a kind began at `since` or later.
-    pub fn was_listed_since(&self, kind: Kind, since: Instant) -> bool {
+    pub fn was_listed_since(&self, kind: ObjectKind, since: Instant) -> bool {
         self.heard
             .get(&kind)
             .and_then(|heard| heard.list_began)
@@ -148,7 +148,7 @@ impl Freshness {
     }
 
     /// A watch has brought everything up to a version, by a bookmark or a list.
-    pub fn reached(&mut self, kind: Kind, version: u64) {
+    pub fn reached(&mut self, kind: ObjectKind, version: u64) {
         let heard = self.heard.entry(kind).or_default();
         // A list of an older version: the server was set back, and what was written is not there
         // any more.
@@ -190,7 +190,7 @@ impl Freshness {
 
     /// A watch brings an object of this version. Says whether anything of its kind is awaited, so
     /// that its name matters.
-    pub fn brought(&mut self, kind: Kind, version: u64) -> bool {
+    pub fn brought(&mut self, kind: ObjectKind, version: u64) -> bool {
         if let Some(heard) = self.heard.get_mut(&kind) {
             heard.version = heard.version.max(version);
         }
@@ -200,7 +200,7 @@ impl Freshness {
     /// Whether an object that a watch brings is from before what this process wrote last. If not,
     /// the watch need not bring it. Objects that were not kept are taken in all the same: the state
     /// has nothing newer.
-    pub fn is_older_than_own(&mut self, kind: Kind, name: &str, version: u64) -> bool {
+    pub fn is_older_than_own(&mut self, kind: ObjectKind, name: &str, version: u64) -> bool {
         let key = (kind, name.to_owned());
         match self.unseen.get(&key) {
             Some(unseen) if version < unseen.version => unseen.object.is_some(),
@@ -213,14 +213,14 @@ impl Freshness {
     }
 
     /// Written objects of a kind that no list can have yet; they exist all the same.
-    pub fn unseen(&self, kind: Kind) -> Vec<Box<str>> {
+    pub fn unseen(&self, kind: ObjectKind) -> Vec<Box<str>> {
         let of = self.unseen.iter().filter(|((of, _), _)| *of == kind);
         of.filter_map(|(_, unseen)| unseen.object.clone()).collect()
     }
 
     /// Whether something was heard of a watch a moment ago, and it has caught up with what came
     /// before that.
-    pub fn is_recent(&self, kind: Kind, now: Instant) -> bool {
+    pub fn is_recent(&self, kind: ObjectKind, now: Instant) -> bool {
         let times = self
             .heard
             .get(&kind)
@@ -245,7 +245,7 @@ impl Freshness {
                 name: name.clone(),
             });
         }
-        let silent = |kind: &Kind| {
+        let silent = |kind: &ObjectKind| {
             self.heard
                 .get(kind)
                 .and_then(|heard| heard.at)
@@ -268,7 +268,7 @@ mod tests {
 
     fn claim(name: &str, version: u64) -> OwnWrite {
         OwnWrite {
-            kind: Kind::NodeClaim,
+            kind: ObjectKind::NodeClaim,
             name: name.into(),
             version,
             object: Some(format!("{name}@{version}").into()),
@@ -279,8 +279,8 @@ mod tests {
     fn an_own_write_is_awaited_for_a_while_and_then_the_watch_is_behind() {
         let now = Instant::now();
         let mut freshness = Freshness::default();
-        freshness.heard(Kind::NodeClaim, now);
-        freshness.reached(Kind::NodeClaim, 10);
+        freshness.heard(ObjectKind::NodeClaim, now);
+        freshness.reached(ObjectKind::NodeClaim, 10);
         assert!(
             !freshness.wrote(&claim("old", 10), now),
             "the watch was faster than the answer"
@@ -289,7 +289,7 @@ mod tests {
         assert!(freshness.wrote(&claim("a", 13), now + seconds(4)));
         assert_eq!(freshness.stale(now + seconds(4)), None);
         let behind = Stale::Behind {
-            kind: Kind::NodeClaim,
+            kind: ObjectKind::NodeClaim,
             name: "a".into(),
         };
         assert_eq!(
@@ -297,8 +297,8 @@ mod tests {
             Some(behind),
             "since the first of the two writes"
         );
-        assert!(freshness.is_older_than_own(Kind::NodeClaim, "a", 11));
-        assert!(!freshness.is_older_than_own(Kind::NodeClaim, "a", 13));
+        assert!(freshness.is_older_than_own(ObjectKind::NodeClaim, "a", 11));
+        assert!(!freshness.is_older_than_own(ObjectKind::NodeClaim, "a", 13));
         assert_eq!(freshness.stale(now + seconds(5)), None);
     }
 
@@ -308,16 +308,16 @@ mod tests {
         let mut freshness = Freshness::default();
         freshness.wrote(&claim("a", 11), now);
         freshness.wrote(&claim("b", 15), now);
-        freshness.reached(Kind::Pod, 20);
-        freshness.reached(Kind::NodeClaim, 12);
+        freshness.reached(ObjectKind::Pod, 20);
+        freshness.reached(ObjectKind::NodeClaim, 12);
         assert_eq!(
-            freshness.unseen(Kind::NodeClaim),
+            freshness.unseen(ObjectKind::NodeClaim),
             [Box::from("b@15")],
             "versions of pods say nothing of NodeClaims"
         );
-        freshness.reached(Kind::NodeClaim, 7);
+        freshness.reached(ObjectKind::NodeClaim, 7);
         assert!(
-            freshness.unseen(Kind::NodeClaim).is_empty(),
+            freshness.unseen(ObjectKind::NodeClaim).is_empty(),
             "the server was set back to before it"
         );
     }
@@ -326,29 +326,31 @@ mod tests {
     fn a_watch_without_even_a_bookmark_for_a_minute_and_a_half_is_silent() {
         let now = Instant::now();
         let mut freshness = Freshness::default();
-        for kind in Kind::ALL {
+        for kind in ObjectKind::ALL {
             freshness.heard(kind, now);
         }
         assert_eq!(freshness.stale(now + seconds(89)), None);
-        freshness.heard(Kind::Pod, now + seconds(60));
-        freshness.heard(Kind::NodeClaim, now + seconds(60));
+        freshness.heard(ObjectKind::Pod, now + seconds(60));
+        freshness.heard(ObjectKind::NodeClaim, now + seconds(60));
         assert_eq!(
             freshness.stale(now + seconds(90)),
-            Some(Stale::Silent { kind: Kind::Node })
+            Some(Stale::Silent {
+                kind: ObjectKind::Node
+            })
         );
-        freshness.heard(Kind::Node, now + seconds(90));
+        freshness.heard(ObjectKind::Node, now + seconds(90));
         assert_eq!(
             freshness.stale(now + seconds(90)),
             None,
             "others, as of services, may be silent"
         );
         assert!(
-            !freshness.is_recent(Kind::Node, now + seconds(90)),
+            !freshness.is_recent(ObjectKind::Node, now + seconds(90)),
             "more of what it has missed may follow"
         );
         assert!(
-            freshness.is_recent(Kind::Node, now + seconds(94))
-                && !freshness.is_recent(Kind::Pod, now + seconds(94))
+            freshness.is_recent(ObjectKind::Node, now + seconds(94))
+                && !freshness.is_recent(ObjectKind::Pod, now + seconds(94))
         );
     }
 
@@ -356,17 +358,19 @@ mod tests {
     fn a_kind_that_is_to_be_listed_again_is_waited_for() {
         let now = Instant::now();
         let mut freshness = Freshness::default();
-        freshness.relist(Kind::Node);
-        freshness.listed(Kind::Node);
+        freshness.relist(ObjectKind::Node);
+        freshness.listed(ObjectKind::Node);
         assert_eq!(
             freshness.stale(now),
-            Some(Stale::Relisting { kind: Kind::Node }),
+            Some(Stale::Relisting {
+                kind: ObjectKind::Node
+            }),
             "that one began before"
         );
-        freshness.list_begins(Kind::Node, now + seconds(1));
-        freshness.listed(Kind::Node);
+        freshness.list_begins(ObjectKind::Node, now + seconds(1));
+        freshness.listed(ObjectKind::Node);
         assert_eq!(freshness.stale(now + seconds(1)), None);
-        assert!(freshness.was_listed_since(Kind::Node, now + seconds(1)));
-        assert!(!freshness.was_listed_since(Kind::Node, now + seconds(2)));
+        assert!(freshness.was_listed_since(ObjectKind::Node, now + seconds(1)));
+        assert!(!freshness.was_listed_since(ObjectKind::Node, now + seconds(2)));
     }
 }

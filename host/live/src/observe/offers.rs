@@ -12,7 +12,7 @@ use longshore_core::model::{Catalogue, Symbol, Symbols};
 
 use super::state::{Class, ClassView, ClusterState};
 use super::watch::Change;
-use longshore_api::kinds::Kind;
+use longshore_api::kinds::ObjectKind;
 use longshore_api::strip_managed_fields::full_name;
 
 /// What a cloud offers. Everything is answered from memory: the loop asks.
@@ -24,12 +24,12 @@ pub trait Offers: Send + Sync {
     fn catalogue(&self, names: &mut Symbols) -> Catalogue;
 
     /// The kind of its node classes.
-    fn class_kind(&self) -> Kind {
-        Kind::KwokNodeClass
+    fn class_kind(&self) -> ObjectKind {
+        ObjectKind::KwokNodeClass
     }
 
-    /// Whether it wants to be told of objects of a kind, NodePools or node classes.
-    fn follows(&self, kind: Kind) -> bool {
+    /// Whether [`Offers::changed`] is to be called for objects of a kind: NodePools or node classes.
+    fn follows(&self, kind: ObjectKind) -> bool {
         _ = kind;
         false
     }
@@ -40,7 +40,7 @@ pub trait Offers: Send + Sync {
     }
 
     /// An object of such a kind as it stands now, as JSON, or that the object of a name is gone.
-    fn changed(&self, kind: Kind, name: &str, json: Option<&str>) {
+    fn changed(&self, kind: ObjectKind, name: &str, json: Option<&str>) {
         _ = (kind, name, json);
     }
 }
@@ -70,8 +70,8 @@ pub struct CurrentOffers {
     catalogue: Catalogue,
     /// Names in it that the table did not begin with.
     names: Vec<(String, Symbol)>,
-    /// Objects that the cloud was told of.
-    told: BTreeSet<(Kind, String)>,
+    /// Objects that [`Offers::changed`] was called for, until they are gone.
+    announced: BTreeSet<(ObjectKind, String)>,
 }
 
 impl CurrentOffers {
@@ -101,19 +101,25 @@ impl CurrentOffers {
     }
 
     /// Tells the cloud what has become of an object, once the state has taken the change in.
-    pub fn tell(&mut self, source: &dyn Offers, kind: Kind, change: &Change, state: &ClusterState) {
+    pub fn tell(
+        &mut self,
+        source: &dyn Offers,
+        kind: ObjectKind,
+        change: &Change,
+        state: &ClusterState,
+    ) {
         if let Change::Upsert(json) = change
             && let Some(name) = full_name(json)
         {
             source.changed(kind, &name, Some(json));
-            self.told.insert((kind, name));
+            self.announced.insert((kind, name));
         }
         // Where a list is complete, the state knows what is gone.
-        let is_gone = |(kind, name): &(Kind, String)| match kind {
-            Kind::NodePool => !state.pools.contains_key(name),
+        let is_gone = |(kind, name): &(ObjectKind, String)| match kind {
+            ObjectKind::NodePool => !state.pools.contains_key(name),
             kind => state.class(kind.at().kind, name) == Class::Missing,
         };
-        for (kind, name) in self.told.extract_if(.., is_gone) {
+        for (kind, name) in self.announced.extract_if(.., is_gone) {
             source.changed(kind, &name, None);
         }
     }
@@ -151,7 +157,7 @@ mod tests {
             Catalogue::new(vec![(kind, Vec::new())], names)
         }
 
-        fn changed(&self, _: Kind, name: &str, json: Option<&str>) {
+        fn changed(&self, _: ObjectKind, name: &str, json: Option<&str>) {
             let mut inner = self.0.lock().unwrap();
             inner.0 += 1;
             inner.1 = json.map_or(String::new(), |_| name.to_owned());
@@ -172,10 +178,10 @@ mod tests {
     fn a_class_that_comes_later_is_named_in_the_states_table_and_survives_its_sweeps() {
         let (source, mut state) = (OfClass::default(), ClusterState::new(Symbols::default()));
         let mut current = CurrentOffers::default();
-        source.changed(Kind::Ec2NodeClass, "first-class", Some("{}"));
+        source.changed(ObjectKind::Ec2NodeClass, "first-class", Some("{}"));
         assert!(current.follow(&source, &mut state));
         assert!(!current.follow(&source, &mut state), "nothing has changed");
-        source.changed(Kind::Ec2NodeClass, "second-class", Some("{}"));
+        source.changed(ObjectKind::Ec2NodeClass, "second-class", Some("{}"));
         assert!(current.follow(&source, &mut state));
         for number in 0..500 {
             let labels: Vec<String> = (0..200)
@@ -186,7 +192,7 @@ mod tests {
                 r#"{{"metadata":{{"name":"p","namespace":"d","labels":{{{labels}}}}},"spec":{{"containers":[]}}}}"#
             );
             let change = crate::observe::watch::Change::Upsert(pod.into());
-            state.fold(Kind::Pod, &change);
+            state.fold(ObjectKind::Pod, &change);
         }
         assert_eq!(state.names().get("first-class"), None, "swept");
         current.follow(&source, &mut state);
@@ -203,7 +209,7 @@ mod tests {
         current.follow(&*source, &mut state);
         assert_eq!(current.catalogue().types().len(), 1);
         assert!(!current.follow(&*source, &mut state));
-        assert!(!source.follows(Kind::NodePool));
+        assert!(!source.follows(ObjectKind::NodePool));
     }
 
     /// Offers that write down what they are told.
@@ -219,7 +225,7 @@ mod tests {
             Catalogue::default()
         }
 
-        fn changed(&self, kind: Kind, name: &str, json: Option<&str>) {
+        fn changed(&self, kind: ObjectKind, name: &str, json: Option<&str>) {
             let what = json.map_or("is gone", |_| "is there");
             self.0
                 .lock()
@@ -229,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cloud_is_told_of_each_object_and_once_that_it_is_gone() {
+    fn the_cloud_hears_of_each_object_and_once_that_it_is_gone() {
         let object = |name: &str| {
             let class = r#"{"group":"karpenter.kwok.sh","kind":"KWOKNodeClass","name":"c"}"#;
             format!(
@@ -241,15 +247,15 @@ mod tests {
         let (source, mut state) = (Listener::default(), ClusterState::new(Symbols::default()));
         let mut current = CurrentOffers::default();
         for (kind, change) in [
-            (Kind::NodePool, there("web")),
-            (Kind::NodePool, there("db")),
-            (Kind::KwokNodeClass, there("c")),
-            (Kind::NodePool, Change::Remove(object("web").into())),
+            (ObjectKind::NodePool, there("web")),
+            (ObjectKind::NodePool, there("db")),
+            (ObjectKind::KwokNodeClass, there("c")),
+            (ObjectKind::NodePool, Change::Remove(object("web").into())),
             // A list without the others.
-            (Kind::NodePool, Change::Begin),
-            (Kind::NodePool, Change::End),
-            (Kind::KwokNodeClass, Change::Begin),
-            (Kind::KwokNodeClass, Change::End),
+            (ObjectKind::NodePool, Change::Begin),
+            (ObjectKind::NodePool, Change::End),
+            (ObjectKind::KwokNodeClass, Change::Begin),
+            (ObjectKind::KwokNodeClass, Change::End),
         ] {
             state.fold(kind, &change);
             current.tell(&source, kind, &change, &state);

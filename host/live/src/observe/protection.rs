@@ -1,4 +1,4 @@
-//! What pods are told of their annotation `karpenter.sh/do-not-disrupt`: that a value which cannot be
+//! Events for pods about their annotation `karpenter.sh/do-not-disrupt`: that a value which cannot be
 //! read protects them from nothing, until when a duration does, and that it has ended.
 
 use k8s_openapi::jiff::Timestamp;
@@ -19,21 +19,21 @@ pub const ELAPSED: &str = "DoNotDisruptGracePeriodElapsed";
 /// The end of a protection is no news so many seconds later.
 const REPORT_WINDOW_SECONDS: i64 = 3600;
 
-/// What a pod is told.
+/// An Event about the annotation of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Told {
+pub struct ProtectionEvent {
     /// `namespace/name`.
     pub pod: String,
     pub uid: String,
     /// The reason of the Event, a warning for one of them.
     pub reason: &'static str,
-    /// A sentence.
+    /// Message of the Event, one sentence.
     pub message: String,
 }
 
-/// What a pod, as JSON, is told at a second since 1970, if anything. Most pods do not have the
-/// annotation, and are not parsed for it.
-pub fn message_for(pod: &str, now: i64) -> Option<Told> {
+/// The Event for a pod, given as JSON, at `now` in seconds since 1970. `None` for most: pods without
+/// the annotation are not parsed.
+pub fn event_for(pod: &str, now: i64) -> Option<ProtectionEvent> {
     #[derive(Deserialize)]
     struct Pod {
         metadata: Meta,
@@ -77,7 +77,7 @@ pub fn message_for(pod: &str, now: i64) -> Option<Told> {
             ),
         },
     };
-    Some(Told {
+    Some(ProtectionEvent {
         pod: format!("{}/{}", metadata.namespace, metadata.name),
         uid: metadata.uid,
         reason,
@@ -85,8 +85,8 @@ pub fn message_for(pod: &str, now: i64) -> Option<Told> {
     })
 }
 
-/// What pods on nodes are told whose protection has ended within the last hour.
-pub fn elapsed(world: &ClusterObjects) -> Vec<Told> {
+/// Events for pods on nodes whose protection has ended within the last hour.
+pub fn elapsed(world: &ClusterObjects) -> Vec<ProtectionEvent> {
     let ended = |pod: &Pod| {
         let DoNotDisrupt::For(seconds) = pod.do_not_disrupt else {
             return None;
@@ -96,17 +96,17 @@ pub fn elapsed(world: &ClusterObjects) -> Vec<Told> {
         let is_there = pod.node.is_some() && !pod.terminal && !pod.deleting;
         (is_news && is_there).then_some(end)
     };
-    let told = |pod: &Pod| {
+    let event = |pod: &Pod| {
         let end = Timestamp::from_second(ended(pod)?).ok()?;
         let namespace = world.names.text(world.shapes.get(pod.shape).namespace);
-        Some(Told {
+        Some(ProtectionEvent {
             pod: format!("{namespace}/{}", pod.name),
             uid: pod.uid.to_string(),
             reason: ELAPSED,
             message: format!("the pod may be disrupted again since {end}"),
         })
     };
-    world.pods.iter().filter_map(told).collect()
+    world.pods.iter().filter_map(event).collect()
 }
 
 #[cfg(test)]
@@ -122,9 +122,9 @@ mod tests {
         let status = serde_json::json!({"startTime": "2026-11-24T12:00:00Z"});
         let pod = serde_json::json!({"metadata": metadata, "status": status}).to_string();
         let now = timestamp("2026-11-24T13:00:00Z").unwrap();
-        message_for(&pod, now).map(|told| {
-            assert_eq!((&*told.pod, &*told.uid), ("shop/web", "u"));
-            (told.reason, told.message)
+        event_for(&pod, now).map(|event| {
+            assert_eq!((&*event.pod, &*event.uid), ("shop/web", "u"));
+            (event.reason, event.message)
         })
     }
 
@@ -137,7 +137,7 @@ mod tests {
         for value in ["true", "false", ""] {
             assert_eq!(said(value), None);
         }
-        assert_eq!(message_for(r#"{"metadata": {"name": "web"}}"#, 0), None);
+        assert_eq!(event_for(r#"{"metadata": {"name": "web"}}"#, 0), None);
     }
 
     #[test]
@@ -146,7 +146,7 @@ mod tests {
         assert_eq!(said("1h30m"), Some((UNTIL, end)));
         assert_eq!(said("1h"), None, "it is over");
         let waits = r#"{"metadata": {"annotations": {"karpenter.sh/do-not-disrupt": "1h"}}}"#;
-        assert_eq!(message_for(waits, 0), None, "it has not begun");
+        assert_eq!(event_for(waits, 0), None, "it has not begun");
     }
 
     #[test]
@@ -173,12 +173,12 @@ mod tests {
         let (mut world, problems) = reader.finish();
         assert!(problems.list.is_empty(), "{problems}");
         world.now = timestamp("2026-11-24T13:30:00Z").unwrap();
-        let told = Told {
+        let expected = ProtectionEvent {
             pod: "shop/ended".into(),
             uid: "u-ended".into(),
             reason: ELAPSED,
             message: "the pod may be disrupted again since 2026-11-24T13:30:00Z".into(),
         };
-        assert_eq!(elapsed(&world), [told]);
+        assert_eq!(elapsed(&world), [expected]);
     }
 }

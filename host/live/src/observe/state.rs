@@ -24,7 +24,7 @@ use super::overlays::OverlaySet;
 pub use super::pod_latency::PodStage;
 use crate::managed::Managed;
 use crate::observe::node_classes;
-use longshore_api::kinds::Kind;
+use longshore_api::kinds::ObjectKind;
 
 mod by_provider;
 mod changes;
@@ -60,7 +60,7 @@ pub struct FrozenState {
     managed: Option<Managed>,
     /// NodePools whose class is missing.
     without_class: Vec<Symbol>,
-    /// NodeOverlays.
+    /// NodeOverlays at that moment.
     pub overlays: OverlaySet,
 }
 
@@ -84,7 +84,7 @@ impl FrozenState {
 /// An object that could not be taken in, or not all of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Refused {
-    pub kind: Kind,
+    pub kind: ObjectKind,
     pub name: String,
     pub why: String,
     /// The object counts but for what cannot be read.
@@ -103,12 +103,12 @@ pub struct ClusterState {
     pub claims: BTreeMap<String, Arc<NodeClaim>>,
     /// Managed NodePools by name.
     pub pools: BTreeMap<String, Arc<NodePool>>,
-    /// NodeOverlays.
+    /// NodeOverlays as last observed.
     pub overlays: OverlaySet,
     /// Nodes by name.
     pub nodes: BTreeMap<String, Arc<NodeView>>,
     /// What node classes say of themselves.
-    classes: BTreeMap<(Kind, String), NodeClass>,
+    classes: BTreeMap<(ObjectKind, String), NodeClass>,
     /// Names that what can be bought is written with.
     offered: Vec<String>,
     nodes_by_provider: NamesByProvider,
@@ -121,7 +121,7 @@ pub struct ClusterState {
     pub changes: Changes,
     pub lists: Lists,
     /// Objects that cannot be read, or not all of them, and why.
-    unreadable: BTreeMap<(Kind, Box<str>), String>,
+    unreadable: BTreeMap<(ObjectKind, Box<str>), String>,
     /// Goes up with every change.
     pub revision: u64,
 }
@@ -136,7 +136,7 @@ impl ClusterState {
     }
 
     /// Objects that cannot be read, or not all of them, and why.
-    pub fn unreadable(&self) -> impl Iterator<Item = (Kind, &str, &str)> {
+    pub fn unreadable(&self) -> impl Iterator<Item = (ObjectKind, &str, &str)> {
         let all = self.unreadable.iter();
         all.map(|((kind, name), why)| (*kind, &**name, why.as_str()))
     }
@@ -144,7 +144,7 @@ impl ClusterState {
     /// Why nothing may be bought with a NodePool, if its spec cannot be read.
     pub fn pool_fault(&self, pool: &str) -> Option<&str> {
         // One whose default counts is in the store.
-        let why = self.unreadable.get(&(Kind::NodePool, pool.into()))?;
+        let why = self.unreadable.get(&(ObjectKind::NodePool, pool.into()))?;
         let names = &self.store.unsorted().names;
         let name = names.get(pool);
         let is_read = name.is_some_and(|name| {
@@ -192,13 +192,13 @@ impl ClusterState {
     /// What is known of a node class.
     pub fn class(&self, kind: &str, name: &str) -> Class {
         let known =
-            Kind::of_class(kind).and_then(|kind| self.classes.get(&(kind, name.to_owned())));
+            ObjectKind::of_class(kind).and_then(|kind| self.classes.get(&(kind, name.to_owned())));
         known.map_or(Class::Missing, |known| known.class.clone())
     }
 
     /// The generation of a node class.
     pub fn class_generation(&self, kind: &str, name: &str) -> Option<i64> {
-        let kind = Kind::of_class(kind)?;
+        let kind = ObjectKind::of_class(kind)?;
         self.classes.get(&(kind, name.to_owned()))?.generation
     }
 
@@ -266,7 +266,7 @@ impl ClusterState {
         &mut self,
         claims: impl Iterator<Item = (&'c str, &'c serde_json::Value)>,
     ) -> FrozenState {
-        let at = Kind::NodeClaim.at();
+        let at = ObjectKind::NodeClaim.at();
         let unknown: Vec<_> = claims
             .filter(|(name, _)| !self.claims.contains_key(*name))
             .collect();

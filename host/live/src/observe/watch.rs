@@ -29,7 +29,7 @@ use tokio::sync::mpsc::Sender;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::definitions::INSTALL;
-use longshore_api::kinds::Kind;
+use longshore_api::kinds::ObjectKind;
 use longshore_api::strip_managed_fields::strip_managed_fields;
 use longshore_fail_points::fail_point;
 use longshore_journal::record::What;
@@ -37,7 +37,7 @@ use longshore_journal::record::What;
 /// What a watch brings.
 #[derive(Debug)]
 pub struct Observed {
-    pub kind: Kind,
+    pub kind: ObjectKind,
     pub change: Change,
     /// The version of the object that it is about, where it is a number.
     pub version: Option<u64>,
@@ -79,7 +79,7 @@ impl Change {
 
 impl Observed {
     /// What is about no single object.
-    pub fn of(kind: Kind, change: Change) -> Self {
+    pub fn of(kind: ObjectKind, change: Change) -> Self {
         Observed {
             kind,
             change,
@@ -87,7 +87,7 @@ impl Observed {
         }
     }
 
-    fn reached(kind: Kind, version: &str) -> Self {
+    fn reached(kind: ObjectKind, version: &str) -> Self {
         Observed {
             kind,
             change: Change::Version,
@@ -114,12 +114,12 @@ const RELIST_DELAY_AFTER_DELETION: Duration = Duration::from_secs(5);
 const MIN_WATCH_TIME: Duration = Duration::from_secs(1);
 
 /// Asks watches for a new list.
-pub struct Relists(BTreeMap<Kind, Notify>);
+pub struct Relists(BTreeMap<ObjectKind, Notify>);
 
 impl Default for Relists {
     fn default() -> Self {
         Relists(
-            Kind::ALL
+            ObjectKind::ALL
                 .into_iter()
                 .map(|kind| (kind, Notify::new()))
                 .collect(),
@@ -129,13 +129,13 @@ impl Default for Relists {
 
 impl Relists {
     /// A kind is listed again, as the server has it now.
-    pub fn ask(&self, kind: Kind) {
+    pub fn ask(&self, kind: ObjectKind) {
         if let Some(asked) = self.0.get(&kind) {
             asked.notify_one();
         }
     }
 
-    async fn asked(&self, kind: Kind) {
+    async fn asked(&self, kind: ObjectKind) {
         match self.0.get(&kind) {
             Some(asked) => asked.notified().await,
             None => std::future::pending().await,
@@ -147,9 +147,9 @@ impl Relists {
 enum Incomplete {
     /// The server has compacted its version, or did so before the watch could begin.
     Expired,
-    /// The reader has gone.
+    /// The channel to the loop is closed: the process ends.
     ReceiverClosed,
-    /// What went wrong.
+    /// A request or its answer failed, for this reason.
     Failed(String),
 }
 
@@ -185,14 +185,14 @@ enum Ended {
     Gone,
     /// Nothing was heard for a while: list again.
     Silent,
-    /// The reader has gone.
+    /// The channel to the loop is closed: the process ends.
     ReceiverClosed,
 }
 
 /// The same as [`watch`], once the kind is asked for.
 pub async fn watch_once_asked(
     client: Client,
-    kind: Kind,
+    kind: ObjectKind,
     relists: &Relists,
     out: Sender<Observed>,
 ) {
@@ -201,7 +201,7 @@ pub async fn watch_once_asked(
 }
 
 /// Runs until the receiver is closed.
-pub async fn watch(client: Client, kind: Kind, relists: &Relists, out: Sender<Observed>) {
+pub async fn watch(client: Client, kind: ObjectKind, relists: &Relists, out: Sender<Observed>) {
     let mut pause = Pause::default();
     let mut pages = Pages(Pages::FIRST_PAGE);
     loop {
@@ -302,7 +302,7 @@ fn get(path: &str) -> Result<http::Request<Vec<u8>>, String> {
 /// Lists everything page by page. Returns the version to watch from.
 async fn list(
     client: &Client,
-    kind: Kind,
+    kind: ObjectKind,
     pages: &Pages,
     out: &Sender<Observed>,
 ) -> Result<String, Incomplete> {
@@ -340,7 +340,7 @@ async fn list(
 /// The answer to a list. What has begun is not begun again because one request failed.
 async fn page_text(
     client: &Client,
-    kind: Kind,
+    kind: ObjectKind,
     pages: &Pages,
     token: &str,
 ) -> Result<String, Incomplete> {
@@ -433,7 +433,7 @@ struct Failure {
 
 async fn follow(
     client: &Client,
-    kind: Kind,
+    kind: ObjectKind,
     version: &mut String,
     heard: &mut Instant,
     troubled: bool,
@@ -533,7 +533,7 @@ fn escaped(text: &str) -> String {
 }
 
 /// The error in words an operator can act on.
-async fn reason(client: &Client, kind: Kind, verb: &str, error: kube::Error) -> String {
+async fn reason(client: &Client, kind: ObjectKind, verb: &str, error: kube::Error) -> String {
     let at = kind.at();
     match error {
         kube::Error::Api(status) if status.code == 403 => {

@@ -15,7 +15,7 @@ use std::sync::mpsc::Receiver;
 
 use longshore_core::model::{Catalogue, ClusterObjects, Offering, OfferingId, Op};
 use longshore_core::plan::{Plan, PlannedClaim};
-use longshore_core::planner::Options;
+use longshore_core::planner::PlanOptions;
 use longshore_core::snapshot::Snapshot;
 use longshore_policy::{Report, ScoreRecord, ScoreRequest, Session};
 
@@ -63,7 +63,7 @@ impl Job {
     pub fn of_round(
         live: &Arc<ActivePolicies>,
         snapshot: &Snapshot,
-        (options, number): (Options, u64),
+        (options, number): (PlanOptions, u64),
         plan: &Plan,
     ) -> Option<Self> {
         let mut canaries = live.canaries.iter();

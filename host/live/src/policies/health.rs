@@ -128,11 +128,11 @@ mod tests {
             ..PolicyStatus::default()
         };
         health.note(&[policy("cost", Some("score: wasm trap")), unloaded], 10);
-        let told = |pool: &str| trouble_of(&health.current(), pool);
+        let trouble = |pool: &str| trouble_of(&health.current(), pool);
         let cost = "policy cost gives no answer: score: wasm trap; what it last said counts";
         let risk = "policy risk cannot be used: damaged";
-        assert_eq!(told("web"), Some(format!("{cost}; {risk}")));
-        assert_eq!(told("batch"), Some(risk.to_owned()));
+        assert_eq!(trouble("web"), Some(format!("{cost}; {risk}")));
+        assert_eq!(trouble("batch"), Some(risk.to_owned()));
     }
 
     #[test]

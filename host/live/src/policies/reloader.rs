@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use longshore_core::model::MinValuesPolicy;
 use longshore_core::plan::Plan;
-use longshore_core::planner::Options;
+use longshore_core::planner::PlanOptions;
 use longshore_core::snapshot::Snapshot;
 use tokio::sync::watch::channel as watch_channel;
 
@@ -220,7 +220,7 @@ impl PolicyReloader {
         &self,
         live: &Arc<ActivePolicies>,
         snapshot: &Snapshot,
-        options: Options,
+        options: PlanOptions,
         plan: &Plan,
     ) {
         let turn = self.shared.rounds.fetch_add(1, Ordering::Relaxed);

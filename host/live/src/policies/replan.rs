@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use longshore_core::plan::Plan;
-use longshore_core::planner::{Options, plan};
+use longshore_core::planner::{PlanOptions, plan};
 use longshore_core::snapshot::Snapshot;
 use longshore_policy::{Obeyed, WasmPolicies};
 
@@ -19,7 +19,7 @@ use crate::status::windows::{Difference, Replanned, Side};
 /// What a round planned for.
 pub(super) struct Question {
     pub snapshot: Snapshot,
-    pub options: Options,
+    pub options: PlanOptions,
 }
 
 impl Question {

@@ -53,7 +53,7 @@ struct LeadershipState {
     stopped: AtomicBool,
     /// Writes to the cluster and calls of the cloud that are under way.
     under_way: AtomicUsize,
-    /// Told when one of them has ended, or the replica is to retire.
+    /// Notified when one of them has ended, or the replica is to retire.
     changed: Notify,
 }
 

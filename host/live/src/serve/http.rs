@@ -32,7 +32,7 @@ use longshore_report::explained::{Explained, NoExplanation};
 /// What the loop reports about itself.
 #[derive(Default)]
 pub struct StatusBoard {
-    /// Everything listed once.
+    /// Every watch has listed its objects once. The probe of readiness asks for it.
     pub synced: bool,
     /// What the policies say of themselves.
     pub policies: Option<PoliciesStatus>,
@@ -55,7 +55,7 @@ pub enum Query {
 /// Shared with the loop.
 pub type SharedBoard = Arc<Mutex<StatusBoard>>;
 
-/// Where to listen.
+/// Ports and the address that the servers listen on.
 pub struct At {
     /// Port of metrics, on all addresses.
     pub metrics: u16,
@@ -100,7 +100,7 @@ struct Probes(Arc<OnceLock<Shared>>);
 /// Serves probes, and later all else.
 pub struct Serving(oneshot::Sender<Begin>);
 
-/// What is served besides probes, and where; and who is told whether the ports are open.
+/// What is served besides probes, and where; and who waits to hear whether the ports are open.
 struct Begin {
     shared: Shared,
     at: At,
@@ -164,7 +164,7 @@ fn setting(name: &'static str) -> impl Fn(String) -> [String; 2] {
 }
 
 /// Serves metrics, status and explanations until the process ends, on the thread of the probes, which
-/// are told of the loop.
+/// then answer for the loop.
 ///
 /// # Errors
 /// A port or an address that is in use or invalid, and the setting to change.

@@ -1,4 +1,4 @@
-//! What a bootstrap policy is told: the cluster, the machines of a NodeClass, and what the host
+//! What a bootstrap policy gets: the cluster, the machines of a NodeClass, and what the host
 //! would say itself.
 
 use std::collections::BTreeMap;
@@ -47,7 +47,7 @@ pub struct Machines {
     pub images: Vec<u32>,
 }
 
-/// All that a bootstrap policy is told beside the request.
+/// All that a bootstrap policy gets beside the request.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct BootFacts {
     /// The cluster that nodes join.

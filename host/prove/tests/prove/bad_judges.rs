@@ -9,7 +9,7 @@ use longshore_core::disrupt::consolidation::{
 use longshore_core::disrupt::proposals::Proposal;
 use longshore_core::model::{Catalogue, Symbol, Symbols};
 use longshore_core::policy::{ByPrice, Policies, Scores};
-use longshore_prove::{Judge, JudgeProperty, Options, prove_judge};
+use longshore_prove::{Judge, JudgeProperty, ProveOptions, prove_judge};
 
 /// What a policy says of one proposal: what is counted, the time, and how often it was asked.
 type Decide = fn(&Facts<'_>, &Proposal, u64) -> Decision;
@@ -108,9 +108,9 @@ fn found(decide: Decide, usd: f64) -> Option<JudgeProperty> {
         usd,
         asked: Cell::new(0),
     };
-    let options = Options {
+    let options = ProveOptions {
         cases: 300,
-        ..Options::default()
+        ..ProveOptions::default()
     };
     let found = prove_judge(judge, &options).counterexample?;
     assert!(

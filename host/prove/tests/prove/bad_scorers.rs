@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use longshore_policy::{Case, CaseRow};
-use longshore_prove::{NoCosts, Options, Scorer, ScorerProperty, prove_scorer};
+use longshore_prove::{NoCosts, ProveOptions, Scorer, ScorerProperty, prove_scorer};
 
 /// A scorer made of a function over a case; the number counts questions, which a good one ignores.
 struct Double<F>(F, u64);
@@ -34,10 +34,10 @@ fn each(case: &Case, cost: impl Fn(&CaseRow) -> f64) -> Result<Vec<f64>, String>
 
 /// What is said of a scorer.
 fn found(scorer: impl Fn(&Case, u64) -> Result<Vec<f64>, String> + Sync) -> Option<ScorerProperty> {
-    let options = Options {
+    let options = ProveOptions {
         cases: 20_000,
         monotone: true,
-        ..Options::default()
+        ..ProveOptions::default()
     };
     let proof = prove_scorer(|| Double(&scorer, 0), &options);
     let found = proof.counterexample?;

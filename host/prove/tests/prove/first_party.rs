@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use longshore_policy::{Case, Host, HostConfig, LoadedPolicy};
 use longshore_prove::wasm::{WasmJudge, WasmScorer};
-use longshore_prove::{Options, prove_judge, prove_scorer};
+use longshore_prove::{ProveOptions, prove_judge, prove_scorer};
 use longshore_xtask::guests::plugin;
 
 static HOST: LazyLock<Host> = LazyLock::new(|| Host::new(HostConfig::default()).unwrap());
 
-fn load(name: &str, settings: &str) -> (LoadedPolicy, Options) {
+fn load(name: &str, settings: &str) -> (LoadedPolicy, ProveOptions) {
     let file = plugin(name);
     let bytes = std::fs::read(&file).unwrap();
     let identified = HOST.identify(&file, &bytes).unwrap();
@@ -18,12 +18,12 @@ fn load(name: &str, settings: &str) -> (LoadedPolicy, Options) {
     let case = Case::read(&text).unwrap();
     let policy = case.configured(&identified).unwrap();
     let about = policy.about();
-    let options = Options {
+    let options = ProveOptions {
         signals: about.signals.iter().map(|of| of.name.clone()).collect(),
         settings: case.settings,
         cases: 3000,
         time: Duration::from_secs(300),
-        ..Options::default()
+        ..ProveOptions::default()
     };
     (policy, options)
 }
@@ -64,7 +64,7 @@ fn consolidation_policies_keep_their_properties() {
         ("pdb-aware", ""),
     ] {
         let (policy, options) = load(name, settings);
-        let options = Options {
+        let options = ProveOptions {
             cases: 60,
             ..options
         };

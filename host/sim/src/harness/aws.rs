@@ -24,7 +24,7 @@ use longshore_live::error::Failure;
 use longshore_live::policies::PolicyReloader;
 use longshore_live::process::clock::Clock;
 
-pub use account::{Account, Options};
+pub use account::{Account, AccountOptions};
 
 use super::interceptor::Interceptor;
 use wire::Wire;

@@ -19,7 +19,7 @@ use longshore_simcluster::world;
 pub struct Setup {
     /// Decides everything.
     pub seed: u64,
-    pub world: world::Options,
+    pub world: world::WorldOptions,
     /// How many processes compete; a Lease decides where there are more than one.
     pub replicas: u32,
     /// Processes ask for a Lease, even where there is only one.
@@ -100,7 +100,7 @@ impl Setup {
     pub fn beginning(seed: u64, begin: Begin) -> Self {
         Setup {
             seed,
-            world: world::Options::default(),
+            world: world::WorldOptions::default(),
             replicas: 1,
             elects: false,
             window: (Duration::from_secs(1), Duration::from_secs(10)),

@@ -80,11 +80,11 @@ impl Play {
     /// # Errors
     /// A manifest that the API server refuses.
     pub fn begin(scenario: Scenario, slot: PolicySlot) -> Result<Self, Failure> {
-        let options = world::Options {
+        let options = world::WorldOptions {
             cloud: scenario.cloud.clone(),
             types: Some(scenario.types.clone()),
             begins: scenario.begins,
-            ..world::Options::default()
+            ..world::WorldOptions::default()
         };
         let setup = Setup {
             world: options,

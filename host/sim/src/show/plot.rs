@@ -8,7 +8,7 @@ use std::time::Duration;
 use plotters::prelude::*;
 
 use crate::scenario::play::ScenarioOutcome;
-use crate::stats::{Kind, Sample};
+use crate::stats::{InstanceGroup, Sample};
 
 /// Width and height, points.
 const SIZE: (u32, u32) = (960, 360);
@@ -97,7 +97,7 @@ pub fn plots(runs: &[ScenarioOutcome], folder: &Path) -> Result<Vec<PathBuf>, Pl
         } else {
             format!("-{}", at + 1)
         };
-        let by_pool = |kind: &Kind| format!("{} {}", kind.pool, kind.capacity_type);
+        let by_pool = |kind: &InstanceGroup| format!("{} {}", kind.pool, kind.capacity_type);
         put(
             format!("nodes-by-pool{more}.svg"),
             stacked(run, "nodes by NodePool", by_pool)?,
@@ -231,7 +231,7 @@ fn lines(
 fn stacked(
     run: &ScenarioOutcome,
     what: &'static str,
-    sort: impl Fn(&Kind) -> String,
+    sort: impl Fn(&InstanceGroup) -> String,
 ) -> Result<String, PlotError> {
     let mut sums: BTreeMap<String, usize> = BTreeMap::new();
     for (kind, count) in run.samples.iter().flat_map(|sample| &sample.nodes) {
@@ -247,7 +247,7 @@ fn stacked(
     if sorts.len() > MAX_SORTS {
         names.push("others".to_owned());
     }
-    let layer = |kind: &Kind| {
+    let layer = |kind: &InstanceGroup| {
         let name = sort(kind);
         names
             .iter()

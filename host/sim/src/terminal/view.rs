@@ -208,10 +208,10 @@ impl View {
             .collect();
         let notes = &play.stats.notes[self.seen.1.min(play.stats.notes.len())..];
         self.seen.1 = play.stats.notes.len();
-        let told = notes
+        let policies = notes
             .iter()
             .filter(|note| note.what == crate::stats::What::Policy);
-        events.extend(told.map(|note| Event {
+        events.extend(policies.map(|note| Event {
             at: note.at,
             tone: Severity::News,
             words: note.words.clone(),

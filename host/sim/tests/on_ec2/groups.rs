@@ -15,7 +15,7 @@ use longshore_simcluster::server::{Subresource, resources};
 use longshore_simcluster::world::{World, paused};
 use serde_json::json;
 
-use super::{BASE, Options, apart, harness, launches, state};
+use super::{AccountOptions, BASE, apart, harness, launches, state};
 
 /// What happens at a write or a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +71,7 @@ fn end_of_run(at: Option<(usize, Case)>, reloader: PolicyReloader, keeps: bool) 
         None => {}
     }
     let ended = paused(async {
-        let (harness, account) = harness(setup, Options::default());
+        let (harness, account) = harness(setup, AccountOptions::default());
         let world = &harness.world;
         let mut wrong = Vec::new();
         let mut expect = |what: &str, is: String, wanted: &str| {
@@ -230,7 +230,7 @@ fn died(meanwhile: impl Fn(&Harness)) {
     });
     setup.restart = MINUTE / 2;
     let ended = paused(async {
-        let (harness, account) = harness(setup, Options::default());
+        let (harness, account) = harness(setup, AccountOptions::default());
         let world = &harness.world;
         world.apply(BASE).expect("manifests");
         world.run_for(MINUTE / 6).await;
@@ -295,7 +295,7 @@ fn instances_of_members_that_were_removed_by_force_are_garbage() {
 fn a_group_that_is_short_of_capacity_gets_what_there_is_and_the_rest_later() {
     let setup = Setup::with(2, reloader().expect("policies"));
     let ended = paused(async {
-        let (harness, account) = harness(setup, Options::default());
+        let (harness, account) = harness(setup, AccountOptions::default());
         let world = &harness.world;
         let free = |zone: &str, free: u32| json!({"capacity": {"zone": zone, "free": free}});
         let rules = [("us-east-1a", 3), ("us-east-1b", 0), ("us-east-1c", 0)];

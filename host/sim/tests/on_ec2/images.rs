@@ -6,7 +6,7 @@ use longshore_sim::harness::{Setup, reloader};
 use longshore_simcluster::server::resources;
 use longshore_simcluster::world::paused;
 
-use super::{BASE, Options, apart, harness, launches, state};
+use super::{AccountOptions, BASE, apart, harness, launches, state};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -33,7 +33,7 @@ fn nodes_are_not_replaced_by_types_that_no_image_fits() {
     let mut setup = Setup::with(1, reloader().expect("policies"));
     setup.disrupts = true;
     let ended = paused(async {
-        let (harness, account) = harness(setup, Options::default());
+        let (harness, account) = harness(setup, AccountOptions::default());
         let world = &harness.world;
         world.apply(&base("x86_64", "c5, c6g")).expect("manifests");
         world.run_for(Duration::from_secs(60)).await;
@@ -61,7 +61,7 @@ fn nodes_are_not_replaced_by_types_that_no_image_fits() {
 fn a_pod_is_told_that_no_image_fits() {
     let setup = Setup::with(1, reloader().expect("policies"));
     let ended = paused(async {
-        let (harness, _) = harness(setup, Options::default());
+        let (harness, _) = harness(setup, AccountOptions::default());
         let world = &harness.world;
         world.apply(&base("arm64", "c5")).expect("manifests");
         world.run_for(Duration::from_secs(60)).await;

@@ -15,7 +15,7 @@ use longshore_simcluster::fields;
 use longshore_simcluster::server::resources;
 use longshore_simcluster::world::{World, paused};
 
-use super::{BASE, Options, apart, harness, state};
+use super::{AccountOptions, BASE, apart, harness, state};
 
 /// What happens at a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,9 +65,9 @@ fn end_of_run(at: Option<(usize, Case)>, reloader: PolicyReloader, keeps: bool) 
         None => {}
     }
     let ended = paused(async {
-        let options = Options {
+        let options = AccountOptions {
             strict: true,
-            ..Options::default()
+            ..AccountOptions::default()
         };
         let (harness, account) = harness(setup, options);
         let world = &harness.world;
@@ -250,7 +250,7 @@ fn throttled_to_a_tenth_nothing_is_wrong() {
         let mut setup = Setup::with(3, reloader.clone());
         setup.disrupts = true;
         let ended = paused(async {
-            let (harness, account) = harness(setup, Options::default());
+            let (harness, account) = harness(setup, AccountOptions::default());
             let world = &harness.world;
             if let Some(share) = share {
                 account.faults(&serde_json::json!([{"throttle": {"share": share}}]));

@@ -12,7 +12,7 @@ mod up_and_down;
 
 use std::sync::Arc;
 
-use longshore_sim::harness::aws::{Account, Options};
+use longshore_sim::harness::aws::{Account, AccountOptions};
 use longshore_sim::harness::{Harness, Setup};
 use longshore_simcluster::server::resources;
 use longshore_simcluster::world::World;
@@ -47,7 +47,7 @@ fn apart(name: &str, replicas: usize) -> String {
 }
 
 /// A world on EC2, and its account.
-fn harness(setup: Setup, options: Options) -> (Harness, Arc<Account>) {
+fn harness(setup: Setup, options: AccountOptions) -> (Harness, Arc<Account>) {
     let account = Account::new(setup.seed, options);
     (Harness::new(setup.on_ec2(account.clone())), account)
 }

@@ -6,7 +6,7 @@ use longshore_sim::harness::{Setup, reloader};
 use longshore_simcluster::world::paused;
 use serde_json::json;
 
-use super::{BASE, Options, apart, harness, launches};
+use super::{AccountOptions, BASE, apart, harness, launches};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -33,7 +33,7 @@ fn in_a_storm_a_narrow_pool_waits_and_goes_on_as_soon_as_anything_fits() {
 fn storm(seed: u64, families: &str, capacity: &str) -> u64 {
     let setup = Setup::with(seed, reloader().expect("policies"));
     let ended = paused(async {
-        let (harness, account) = harness(setup, Options::default());
+        let (harness, account) = harness(setup, AccountOptions::default());
         let world = &harness.world;
         let rule = json!([{"capacity": {"shortShare": 0.8, "everySeconds": 60}}]);
         account.faults(&rule);

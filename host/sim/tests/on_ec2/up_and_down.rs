@@ -5,7 +5,7 @@ use std::time::Duration;
 use longshore_sim::harness::{Setup, reloader};
 use longshore_simcluster::world::paused;
 
-use super::{BASE, Options, apart, harness, state};
+use super::{AccountOptions, BASE, apart, harness, state};
 
 const SOME: Duration = Duration::from_secs(600);
 
@@ -13,7 +13,7 @@ fn transcript(seed: u64) -> String {
     let mut setup = Setup::with(seed, reloader().expect("policies"));
     setup.disrupts = true;
     let ended = paused(async {
-        let (harness, account) = harness(setup, Options::default());
+        let (harness, account) = harness(setup, AccountOptions::default());
         let world = &harness.world;
         world.apply(BASE).expect("manifests");
         world.run_for(Duration::from_secs(30)).await;

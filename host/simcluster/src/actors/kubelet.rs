@@ -32,7 +32,7 @@ pub struct Kubelet {
     /// Nodes without a machine.
     dead: BTreeSet<String>,
     /// Times at which pods began to stop, by UID.
-    told: BTreeMap<String, Duration>,
+    stopping_since: BTreeMap<String, Duration>,
 }
 
 impl Kubelet {
@@ -46,7 +46,7 @@ impl Kubelet {
                 }
             }
             resources::POD if change.event == Event::Deleted => {
-                self.told.remove(fields::uid(&change.object));
+                self.stopping_since.remove(fields::uid(&change.object));
             }
             resources::POD => self.on_pod_change(ctx, change, before),
             _ => {}
@@ -120,7 +120,10 @@ impl Kubelet {
     /// grace period.
     fn stop(&mut self, ctx: &mut ActorContext, key: &Key, pod: &Value) {
         let now = ctx.clock.elapsed();
-        let told = *self.told.entry(fields::uid(pod).to_owned()).or_insert(now);
+        let since = *self
+            .stopping_since
+            .entry(fields::uid(pod).to_owned())
+            .or_insert(now);
         let usual = ctx.chance.around(
             ctx.timing.pod_stop,
             ctx.timing.spread,
@@ -133,7 +136,7 @@ impl Kubelet {
         let killed = now + grace;
         let stops = match asked(pod, STOP_AFTER, usual) {
             Some(wait) if fields::annotation(pod, IGNORES_SIGTERM) != Some("true") => {
-                (told + wait).min(killed)
+                (since + wait).min(killed)
             }
             _ => killed,
         };

@@ -2,7 +2,7 @@
 //!
 //! Any other kind is answered with 404, as by a server without its group.
 
-use crate::object::{Kind, Resource};
+use crate::object::{Resource, ResourceKind};
 
 macro_rules! kinds {
     ($($(#[$about:meta])* $name:ident = ($group:literal, $version:literal, $kind:literal, $plural:literal, $namespaced:literal);)*) => {
@@ -16,14 +16,14 @@ macro_rules! kinds {
         pub const ALL: &[Resource] = &[$($name),*];
 
         /// What they are called; `true` for those of namespaces.
-        static KINDS: &[Kind] = &[
-            $(Kind { group: $group, version: $version, kind: $kind, plural: $plural, namespaced: $namespaced }),*
+        static KINDS: &[ResourceKind] = &[
+            $(ResourceKind { group: $group, version: $version, kind: $kind, plural: $plural, namespaced: $namespaced }),*
         ];
     };
 }
 
 /// The kind in a place, which only the constants here have.
-pub fn kind(place: u8) -> &'static Kind {
+pub fn kind(place: u8) -> &'static ResourceKind {
     &KINDS[place as usize]
 }
 

@@ -141,10 +141,10 @@ async fn a_quiet_kind_is_watched_for_longer_than_anything_is_remembered() {
     server
         .create(NODE, json!({"metadata": {"name": "late"}}))
         .expect("new");
-    let told = reader.await.expect("read");
+    let events = reader.await.expect("read");
     assert!(
-        told.contains("\"ADDED\"") && !told.contains("ERROR"),
-        "{told}"
+        events.contains("\"ADDED\"") && !events.contains("ERROR"),
+        "{events}"
     );
 }
 
@@ -342,7 +342,7 @@ async fn a_restore_brings_objects_back_under_other_uids_and_without_dependents()
     server.create(NODE, node).expect("new");
     let before = server.revision();
     server.restore(CONFIG_MAP);
-    let told: Vec<_> = server
+    let events: Vec<_> = server
         .changes(before)
         .into_iter()
         .map(|c| (c.event, c.key.name.to_string()))
@@ -352,7 +352,10 @@ async fn a_restore_brings_objects_back_under_other_uids_and_without_dependents()
         (Event::Deleted, "a"),
         (Event::Added, "a"),
     ];
-    assert_eq!(told, expected.map(|(event, name)| (event, name.to_owned())));
+    assert_eq!(
+        events,
+        expected.map(|(event, name)| (event, name.to_owned()))
+    );
     let new = server.get(&key("a")).expect("there");
     assert_ne!(new["metadata"]["uid"], old["metadata"]["uid"]);
     assert_eq!(new["metadata"]["finalizers"], old["metadata"]["finalizers"]);

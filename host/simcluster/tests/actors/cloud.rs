@@ -4,7 +4,7 @@ use expect_test::expect;
 use longshore_cloud::{CloudError, CloudProvider, Launch, Operator, Requirement};
 use longshore_simcluster::cloud::{Disturbances, LaunchFaults};
 use longshore_simcluster::server::resources;
-use longshore_simcluster::world::{Options, World};
+use longshore_simcluster::world::{World, WorldOptions};
 
 use crate::scene::{apply, pod, story, story_with, wait};
 
@@ -50,8 +50,8 @@ pub fn register(world: &World) {
     }
 }
 
-fn faults(faults: LaunchFaults) -> Options {
-    let mut options = Options::default();
+fn faults(faults: LaunchFaults) -> WorldOptions {
+    let mut options = WorldOptions::default();
     options.cloud.faults = faults;
     options
 }
@@ -205,7 +205,7 @@ fn in_a_storm_the_next_best_offering_is_taken_and_without_any_there_is_no_capaci
 
 #[test]
 fn what_there_is_of_an_offering_is_used_up_and_comes_back() {
-    let mut options = Options::default();
+    let mut options = WorldOptions::default();
     options.cloud.capacity = Some(1);
     story_with(options, async |world| {
         let mut zones = Vec::new();
@@ -268,7 +268,7 @@ fn an_interrupted_instance_goes_two_minutes_after_its_notice_and_its_node_a_minu
 
 #[test]
 fn spot_prices_walk_and_the_ledger_walks_with_them() {
-    let mut options = Options::default();
+    let mut options = WorldOptions::default();
     options.cloud.disturbances = Disturbances {
         prices_every: Duration::from_secs(600),
         volatility: 0.1,

@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-use longshore_simcluster::world::{Options, World, paused};
+use longshore_simcluster::world::{World, WorldOptions, paused};
 
 /// Tells a scenario in a world of default options.
-pub fn story(told: impl AsyncFnOnce(World)) {
-    story_with(Options::default(), told);
+pub fn story(tell: impl AsyncFnOnce(World)) {
+    story_with(WorldOptions::default(), tell);
 }
 
 /// Tells a scenario.
-pub fn story_with(options: Options, told: impl AsyncFnOnce(World)) {
-    paused(async { told(World::new(1, options)).await }).expect("a runtime");
+pub fn story_with(options: WorldOptions, tell: impl AsyncFnOnce(World)) {
+    paused(async { tell(World::new(1, options)).await }).expect("a runtime");
 }
 
 /// Lets seconds pass.

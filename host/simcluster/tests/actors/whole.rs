@@ -5,7 +5,7 @@ use std::time::Duration;
 use longshore_cloud::CloudProvider;
 use longshore_simcluster::cloud::{Disturbances, LaunchFaults};
 use longshore_simcluster::keyed_rng::KeyedRng;
-use longshore_simcluster::world::{Options, World, paused};
+use longshore_simcluster::world::{World, WorldOptions, paused};
 
 use crate::cloud::{launch, register};
 use crate::scene::{apply, deployment, wait, workload};
@@ -59,7 +59,7 @@ async fn busy_hour(world: &World, nodes: u32, chance: KeyedRng) {
 fn the_same_seed_gives_the_same_bytes_and_another_seed_others() {
     let run = |seed| {
         paused(async {
-            let mut options = Options::default();
+            let mut options = WorldOptions::default();
             options.cloud.faults = LaunchFaults {
                 fail: 0.1,
                 lost: 0.1,
@@ -91,7 +91,7 @@ fn the_same_seed_gives_the_same_bytes_and_another_seed_others() {
 #[test]
 fn an_hour_of_fifty_nodes_and_five_hundred_pods_leaves_no_pod_behind() {
     let (pods, ready, writes) = paused(async {
-        let world = World::new(1, Options::default());
+        let world = World::new(1, WorldOptions::default());
         busy_hour(&world, 50, KeyedRng(1)).await;
         (
             world.pods().len(),

@@ -4,155 +4,158 @@
 //! Source: the list of the variants' plugins and the models, up to 0.28 of September 2026. Values whose
 //! types are not known here are `Any`.
 
-use super::{BOOTSTRAP_COMMAND, Kind, Setting, setting};
+use super::{BOOTSTRAP_COMMAND, Setting, ValueKind, setting};
 
 const UPDATES: [Setting; 5] = [
-    setting("metadata-base-url", Kind::Text),
-    setting("targets-base-url", Kind::Text),
-    setting("seed", Kind::Whole),
-    setting("version-lock", Kind::Text),
-    setting("ignore-waves", Kind::Truth),
+    setting("metadata-base-url", ValueKind::Text),
+    setting("targets-base-url", ValueKind::Text),
+    setting("seed", ValueKind::Whole),
+    setting("version-lock", ValueKind::Text),
+    setting("ignore-waves", ValueKind::Truth),
 ];
 
 const HOST_CONTAINER: [Setting; 5] = [
-    setting("source", Kind::Text),
-    setting("enabled", Kind::Truth),
-    setting("superpowered", Kind::Truth),
-    setting("user-data", Kind::Base64),
-    setting("command", Kind::Texts),
+    setting("source", ValueKind::Text),
+    setting("enabled", ValueKind::Truth),
+    setting("superpowered", ValueKind::Truth),
+    setting("user-data", ValueKind::Base64),
+    setting("command", ValueKind::Texts),
 ];
 
 const BOOTSTRAP_CONTAINER: [Setting; 5] = [
-    setting("source", Kind::Text),
-    setting("mode", Kind::Words(&["off", "once", "always"])),
-    setting("user-data", Kind::Base64),
-    setting("essential", Kind::Truth),
-    setting("command", Kind::Texts),
+    setting("source", ValueKind::Text),
+    setting("mode", ValueKind::Words(&["off", "once", "always"])),
+    setting("user-data", ValueKind::Base64),
+    setting("essential", ValueKind::Truth),
+    setting("command", ValueKind::Texts),
 ];
 
 const NTP: [Setting; 3] = [
-    setting("time-servers", Kind::Any),
-    setting("options", Kind::Texts),
-    setting("logging", Kind::Texts),
+    setting("time-servers", ValueKind::Any),
+    setting("options", ValueKind::Texts),
+    setting("logging", ValueKind::Texts),
 ];
 
 const NETWORK: [Setting; 5] = [
-    setting("hostname", Kind::Text),
-    setting("hosts", Kind::Any),
-    setting("https-proxy", Kind::Text),
-    setting("no-proxy", Kind::Texts),
-    setting("disable-ipv6", Kind::Texts),
+    setting("hostname", ValueKind::Text),
+    setting("hosts", ValueKind::Any),
+    setting("https-proxy", ValueKind::Text),
+    setting("no-proxy", ValueKind::Texts),
+    setting("disable-ipv6", ValueKind::Texts),
 ];
 
 const MODULE: [Setting; 2] = [
-    setting("allowed", Kind::Truth),
-    setting("autoload", Kind::Truth),
+    setting("allowed", ValueKind::Truth),
+    setting("autoload", ValueKind::Truth),
 ];
 
 const KERNEL: [Setting; 5] = [
     setting(
         "lockdown",
-        Kind::Words(&["none", "integrity", "confidentiality"]),
+        ValueKind::Words(&["none", "integrity", "confidentiality"]),
     ),
-    setting("modules", Kind::Tables(&MODULE)),
-    setting("sysctl", Kind::TextMap),
-    setting("hugepages", Kind::Any),
-    setting("drivers", Kind::Any),
+    setting("modules", ValueKind::Tables(&MODULE)),
+    setting("sysctl", ValueKind::TextMap),
+    setting("hugepages", ValueKind::Any),
+    setting("drivers", ValueKind::Any),
 ];
 
 const BOOT: [Setting; 5] = [
-    setting("kernel-parameters", Kind::ListMap),
-    setting("init-parameters", Kind::ListMap),
-    setting("kernel", Kind::ListMap),
-    setting("init", Kind::ListMap),
-    setting("reboot-to-reconcile", Kind::Truth),
+    setting("kernel-parameters", ValueKind::ListMap),
+    setting("init-parameters", ValueKind::ListMap),
+    setting("kernel", ValueKind::ListMap),
+    setting("init", ValueKind::ListMap),
+    setting("reboot-to-reconcile", ValueKind::Truth),
 ];
 
 const AWS: [Setting; 4] = [
-    setting("region", Kind::Text),
-    setting("config", Kind::Base64),
-    setting("credentials", Kind::Base64),
-    setting("profile", Kind::Text),
+    setting("region", ValueKind::Text),
+    setting("config", ValueKind::Base64),
+    setting("credentials", ValueKind::Base64),
+    setting("profile", ValueKind::Text),
 ];
 
 const METRICS: [Setting; 3] = [
-    setting("metrics-url", Kind::Text),
-    setting("send-metrics", Kind::Truth),
-    setting("service-checks", Kind::Texts),
+    setting("metrics-url", ValueKind::Text),
+    setting("send-metrics", ValueKind::Truth),
+    setting("service-checks", ValueKind::Texts),
 ];
 
 const PKI_BUNDLE: [Setting; 2] = [
-    setting("data", Kind::Base64),
-    setting("trusted", Kind::Truth),
+    setting("data", ValueKind::Base64),
+    setting("trusted", ValueKind::Truth),
 ];
 
 const CONTAINER_REGISTRY: [Setting; 3] = [
-    setting("mirrors", Kind::Any),
-    setting("credentials", Kind::Any),
-    setting("creds", Kind::Any),
+    setting("mirrors", ValueKind::Any),
+    setting("credentials", ValueKind::Any),
+    setting("creds", ValueKind::Any),
 ];
 
 const OCI_DEFAULTS: [Setting; 2] = [
-    setting("capabilities", Kind::TruthMap),
-    setting("resource-limits", Kind::Any),
+    setting("capabilities", ValueKind::TruthMap),
+    setting("resource-limits", ValueKind::Any),
 ];
 
-const OCI_HOOKS: [Setting; 1] = [setting("log4j-hotpatch-enabled", Kind::Truth)];
+const OCI_HOOKS: [Setting; 1] = [setting("log4j-hotpatch-enabled", ValueKind::Truth)];
 
 const CLOUDFORMATION: [Setting; 3] = [
-    setting("should-signal", Kind::Truth),
-    setting("stack-name", Kind::Text),
-    setting("logical-resource-id", Kind::Text),
+    setting("should-signal", ValueKind::Truth),
+    setting("stack-name", ValueKind::Text),
+    setting("logical-resource-id", ValueKind::Text),
 ];
 
 const DNS: [Setting; 2] = [
-    setting("name-servers", Kind::Texts),
-    setting("search-list", Kind::Texts),
+    setting("name-servers", ValueKind::Texts),
+    setting("search-list", ValueKind::Texts),
 ];
 
 const CONTAINER_RUNTIME: [Setting; 9] = [
     setting(
         "log-level",
-        Kind::Words(&["trace", "debug", "info", "warn", "error", "fatal", "panic"]),
+        ValueKind::Words(&["trace", "debug", "info", "warn", "error", "fatal", "panic"]),
     ),
-    setting("max-container-log-line-size", Kind::Whole),
-    setting("max-concurrent-downloads", Kind::Whole),
-    setting("max-concurrent-unpacks", Kind::Whole),
-    setting("concurrent-download-chunk-size", Kind::Any),
-    setting("concurrent-layer-fetch-buffer", Kind::Any),
-    setting("enable-unprivileged-ports", Kind::Truth),
-    setting("enable-unprivileged-icmp", Kind::Truth),
-    setting("snapshotter", Kind::Words(&["overlayfs", "soci"])),
+    setting("max-container-log-line-size", ValueKind::Whole),
+    setting("max-concurrent-downloads", ValueKind::Whole),
+    setting("max-concurrent-unpacks", ValueKind::Whole),
+    setting("concurrent-download-chunk-size", ValueKind::Any),
+    setting("concurrent-layer-fetch-buffer", ValueKind::Any),
+    setting("enable-unprivileged-ports", ValueKind::Truth),
+    setting("enable-unprivileged-icmp", ValueKind::Truth),
+    setting("snapshotter", ValueKind::Words(&["overlayfs", "soci"])),
 ];
 
-const AUTOSCALING: [Setting; 1] = [setting("should-wait", Kind::Truth)];
+const AUTOSCALING: [Setting; 1] = [setting("should-wait", ValueKind::Truth)];
 
 /// Every section but `kubernetes`.
 pub(super) const ALL: [Setting; 25] = [
-    setting("motd", Kind::Text),
-    setting("updates", Kind::Table(&UPDATES)),
-    setting("host-containers", Kind::Tables(&HOST_CONTAINER)),
-    setting("bootstrap-commands", Kind::Tables(&BOOTSTRAP_COMMAND)),
-    setting("bootstrap-containers", Kind::Tables(&BOOTSTRAP_CONTAINER)),
-    setting("ntp", Kind::Table(&NTP)),
-    setting("network", Kind::Table(&NETWORK)),
-    setting("kernel", Kind::Table(&KERNEL)),
-    setting("boot", Kind::Table(&BOOT)),
-    setting("aws", Kind::Table(&AWS)),
-    setting("metrics", Kind::Table(&METRICS)),
-    setting("pki", Kind::Tables(&PKI_BUNDLE)),
-    setting("container-registry", Kind::Table(&CONTAINER_REGISTRY)),
-    setting("oci-defaults", Kind::Table(&OCI_DEFAULTS)),
-    setting("oci-hooks", Kind::Table(&OCI_HOOKS)),
-    setting("cloudformation", Kind::Table(&CLOUDFORMATION)),
-    setting("dns", Kind::Table(&DNS)),
-    setting("container-runtime", Kind::Table(&CONTAINER_RUNTIME)),
-    setting("autoscaling", Kind::Table(&AUTOSCALING)),
-    setting("container-runtime-plugins", Kind::Any),
-    setting("image-verifier-plugins", Kind::Any),
-    setting("measurement", Kind::Any),
+    setting("motd", ValueKind::Text),
+    setting("updates", ValueKind::Table(&UPDATES)),
+    setting("host-containers", ValueKind::Tables(&HOST_CONTAINER)),
+    setting("bootstrap-commands", ValueKind::Tables(&BOOTSTRAP_COMMAND)),
+    setting(
+        "bootstrap-containers",
+        ValueKind::Tables(&BOOTSTRAP_CONTAINER),
+    ),
+    setting("ntp", ValueKind::Table(&NTP)),
+    setting("network", ValueKind::Table(&NETWORK)),
+    setting("kernel", ValueKind::Table(&KERNEL)),
+    setting("boot", ValueKind::Table(&BOOT)),
+    setting("aws", ValueKind::Table(&AWS)),
+    setting("metrics", ValueKind::Table(&METRICS)),
+    setting("pki", ValueKind::Tables(&PKI_BUNDLE)),
+    setting("container-registry", ValueKind::Table(&CONTAINER_REGISTRY)),
+    setting("oci-defaults", ValueKind::Table(&OCI_DEFAULTS)),
+    setting("oci-hooks", ValueKind::Table(&OCI_HOOKS)),
+    setting("cloudformation", ValueKind::Table(&CLOUDFORMATION)),
+    setting("dns", ValueKind::Table(&DNS)),
+    setting("container-runtime", ValueKind::Table(&CONTAINER_RUNTIME)),
+    setting("autoscaling", ValueKind::Table(&AUTOSCALING)),
+    setting("container-runtime-plugins", ValueKind::Any),
+    setting("image-verifier-plugins", ValueKind::Any),
+    setting("measurement", ValueKind::Any),
     // Of the variants with NVIDIA.
-    setting("nvidia-container-runtime", Kind::Any),
-    setting("kubelet-device-plugins", Kind::Any),
-    setting("kubelet-dra-drivers", Kind::Any),
+    setting("nvidia-container-runtime", ValueKind::Any),
+    setting("kubelet-device-plugins", ValueKind::Any),
+    setting("kubelet-dra-drivers", ValueKind::Any),
 ];

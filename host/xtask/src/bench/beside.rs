@@ -16,7 +16,7 @@ const RUNS: usize = 11;
 /// Most of the other's time and memory.
 const MAX_SHARE: f64 = 1.05;
 
-struct Options {
+struct BesideOptions {
     other: PathBuf,
     longshore: Option<PathBuf>,
     only: Option<String>,
@@ -74,11 +74,11 @@ pub fn run(args: &[&str]) -> anyhow::Result<()> {
     }
 }
 
-fn asked(args: &[&str]) -> anyhow::Result<Options> {
+fn asked(args: &[&str]) -> anyhow::Result<BesideOptions> {
     let (other, rest) = args
         .split_first()
         .context("expected the path of another build of longshore")?;
-    let mut asked = Options {
+    let mut asked = BesideOptions {
         other: std::path::absolute(other)?,
         longshore: None,
         only: None,

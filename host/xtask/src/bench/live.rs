@@ -22,10 +22,10 @@ use std::path::PathBuf;
 use anyhow::{Context as _, bail};
 
 use crate::commands::{self, Steps};
-use controller::{Bench, Kind};
+use controller::{Bench, ControllerKind};
 use load::Mixes;
 
-struct Options<'a> {
+struct LiveBenchOptions<'a> {
     parts: Vec<&'a str>,
     mixes: u64,
     pods: u32,
@@ -40,14 +40,14 @@ pub fn run(args: &[&str]) -> anyhow::Result<()> {
     let asked = asked(args)?;
     let mut steps = Steps::default();
     let longshore = steps.run("build longshore", commands::longshore)?;
-    let mut kinds = vec![Kind {
+    let mut kinds = vec![ControllerKind {
         name: "longshore",
         program: longshore,
         config: asked.config.map(PathBuf::from),
         variables: &[],
     }];
     match std::env::var_os("LONGSHORE_KARPENTER").map(PathBuf::from) {
-        Some(program) => kinds.push(Kind {
+        Some(program) => kinds.push(ControllerKind {
             name: "karpenter",
             program,
             config: None,
@@ -75,8 +75,8 @@ pub fn run(args: &[&str]) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn asked<'a>(args: &[&'a str]) -> anyhow::Result<Options<'a>> {
-    let mut asked = Options {
+fn asked<'a>(args: &[&'a str]) -> anyhow::Result<LiveBenchOptions<'a>> {
+    let mut asked = LiveBenchOptions {
         parts: Vec::new(),
         mixes: 20,
         pods: 500,

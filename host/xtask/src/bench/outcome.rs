@@ -11,7 +11,7 @@ use super::karpenter_baseline::KarpenterBaseline;
 use crate::commands;
 
 /// A case with both answers.
-pub struct Outcome<'c> {
+pub struct CaseAnswers<'c> {
     pub case: &'c Case,
     pub ours: Value,
     /// The same with `price.wasm`, where the case asks for it.
@@ -31,7 +31,7 @@ pub fn outcome<'c>(
     longshore: &Path,
     oracle: Option<&KarpenterBaseline>,
     effort: Option<&str>,
-) -> anyhow::Result<Outcome<'c>> {
+) -> anyhow::Result<CaseAnswers<'c>> {
     let snapshot = inputs.cluster(case)?;
     let types = inputs.types(case);
     let plan = |scorer: Option<&Path>| -> anyhow::Result<Value> {
@@ -82,7 +82,7 @@ pub fn outcome<'c>(
         let (seconds, cost) = (number(theirs, "seconds"), number(theirs, "cost"));
         println!("    Karpenter: {seconds:.3} s, {cost:.3} USD/h");
     }
-    Ok(Outcome {
+    Ok(CaseAnswers {
         case,
         ours,
         scored,

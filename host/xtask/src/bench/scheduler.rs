@@ -29,7 +29,7 @@ use stage::Stage;
 /// Worlds of each of the three kinds, unless the words say another number.
 const WORLDS: u64 = 20;
 
-struct Options {
+struct SchedulerBenchOptions {
     worlds: u64,
     first: u64,
     /// Control planes side by side: a world is mostly waiting.
@@ -142,8 +142,8 @@ fn some(stage: &Stage, seeds: &Seeds, longshore: &Path, keep: &Path) -> anyhow::
     Ok(total)
 }
 
-fn asked(args: &[&str]) -> anyhow::Result<Options> {
-    let mut asked = Options {
+fn asked(args: &[&str]) -> anyhow::Result<SchedulerBenchOptions> {
+    let mut asked = SchedulerBenchOptions {
         worlds: WORLDS,
         first: 0,
         side: 1,

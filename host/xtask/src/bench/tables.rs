@@ -3,11 +3,11 @@
 use serde_json::Value;
 
 use super::cases::Goal;
-use super::outcome::{Outcome, number};
+use super::outcome::{CaseAnswers, number};
 use crate::commands::table;
 
 /// The tables of one part.
-pub fn tables(part: &str, outcomes: &[Outcome]) -> String {
+pub fn tables(part: &str, outcomes: &[CaseAnswers]) -> String {
     match part {
         "policy" => policy(outcomes),
         _ => plans(outcomes),
@@ -32,9 +32,9 @@ const HEADINGS: [&str; 15] = [
     "ROBUST",
 ];
 
-fn plans(outcomes: &[Outcome]) -> String {
+fn plans(outcomes: &[CaseAnswers]) -> String {
     let rows = outcomes.iter().map(|outcome| {
-        let Outcome {
+        let CaseAnswers {
             case,
             ours,
             karpenters,
@@ -65,7 +65,7 @@ fn plans(outcomes: &[Outcome]) -> String {
     table(&HEADINGS, &rows.collect::<Vec<_>>())
 }
 
-fn policy(outcomes: &[Outcome]) -> String {
+fn policy(outcomes: &[CaseAnswers]) -> String {
     let rows = outcomes.iter().filter_map(|outcome| {
         let scored = outcome.scored.as_ref()?;
         let (plain, with) = (number(&outcome.ours, "seconds"), number(scored, "seconds"));
@@ -91,7 +91,7 @@ fn policy(outcomes: &[Outcome]) -> String {
 
 /// The goal in words, and whether it was met. A ratio without Karpenter's side counts as met, for
 /// nothing says otherwise.
-fn goal(outcome: &Outcome, ratio: Option<f64>) -> (String, bool) {
+fn goal(outcome: &CaseAnswers, ratio: Option<f64>) -> (String, bool) {
     let ours = &outcome.ours;
     let seconds = number(ours, "seconds");
     match outcome.case.goal {
@@ -152,7 +152,7 @@ fn survival(answer: &Value) -> String {
     or_dash(
         share("survivesTold")
             .zip(share("survives"))
-            .map(|(told, alone)| format!("{told}, {alone}")),
+            .map(|(nominated, alone)| format!("{nominated}, {alone}")),
     )
 }
 

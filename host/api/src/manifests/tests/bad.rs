@@ -566,11 +566,11 @@ fn a_pod_that_cannot_be_read_is_on_its_node_if_that_can() {
         let (world, problems) = reader.finish();
         assert_eq!(problems.list.len(), 1, "{problems}");
         let pods = world.pods.iter().filter(|pod| pod.unreadable);
-        let told = pods.map(|pod| {
+        let lines = pods.map(|pod| {
             let node = pod.node.map(|node| world.names.text(node));
             format!("{} on {}", pod.name, node.unwrap_or("no node"))
         });
-        told.collect::<Vec<_>>().join(", ")
+        lines.collect::<Vec<_>>().join(", ")
     };
     let on_n1 = "spec: {nodeName: n1, containers: [{name: a}]}";
     for (text, wanted) in [
@@ -621,9 +621,9 @@ fn a_status_that_cannot_be_read_hides_no_object() {
         "status.conditions[0].type",
         "status.startTime",
     ] {
-        let told = said
+        let is_said = said
             .lines()
             .any(|line| line.contains(part) && line.contains("passed over"));
-        assert!(told, "{part}: {said}");
+        assert!(is_said, "{part}: {said}");
     }
 }

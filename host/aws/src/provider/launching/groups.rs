@@ -7,7 +7,7 @@ use longshore_cloud::{CloudError, GroupAnswer, GroupLaunch, Launch};
 use super::{LAUNCH_ATTEMPTS, Next, digest, hashes, templates_gone};
 use crate::launch::fleet::GROUP_TAG;
 use crate::provider::state::Group;
-use crate::provider::{Ec2, MAX_DESCRIBE_DELAY_SECONDS, State};
+use crate::provider::{Ec2, MAX_DESCRIBE_DELAY_SECONDS, ProviderState};
 
 impl Ec2 {
     /// Launches the instances of a group, or answers with those that are there.
@@ -113,7 +113,7 @@ impl Ec2 {
     }
 }
 
-impl State {
+impl ProviderState {
     /// What there is of a group, if that is known.
     fn group(&mut self, token: &str, now: i64) -> Option<GroupAnswer> {
         let known = self.groups.get_mut(token)?;

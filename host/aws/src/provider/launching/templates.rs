@@ -12,14 +12,14 @@ use longshore_ec2::userdata::Taint;
 
 use crate::error::ApiError;
 use crate::launch::{Choice, invalid};
-use crate::provider::{Ec2, State};
+use crate::provider::{Ec2, ProviderState};
 use crate::records::InstanceFacts;
 use crate::wire;
 
 impl Ec2 {
     pub(super) fn templates(
         &self,
-        state: &State,
+        state: &ProviderState,
         catalogue: &ClassCatalogue,
         class: &EC2NodeClass,
         launch: &Launch,
@@ -70,7 +70,7 @@ impl Ec2 {
     /// What a bootstrap policy has nodes of a claim boot with.
     fn rendered(
         &self,
-        state: &State,
+        state: &ProviderState,
         catalogue: &ClassCatalogue,
         class: &EC2NodeClass,
         launch: &Launch,
@@ -100,7 +100,7 @@ impl Ec2 {
     /// Whether a claim would boot with other user data today, if its class asks for that.
     pub(in crate::provider) fn bootstrap_drifted(
         &self,
-        state: &State,
+        state: &ProviderState,
         catalogue: &ClassCatalogue,
         class: &EC2NodeClass,
         launch: &Launch,

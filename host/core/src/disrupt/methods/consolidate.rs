@@ -34,7 +34,7 @@ impl<'s> Asked<'s> {
         self.admit(found);
     }
 
-    /// What the search is told about each node; `may` says which it may remove.
+    /// Terms of each node for the search; `may` says which it may remove.
     pub(super) fn terms(
         &self,
         options: &RoundOptions<'_>,

@@ -208,7 +208,7 @@ impl Asked<'_> {
         };
         after.claims[of].deleting = true;
         let after = Snapshot::new(Arc::new(after));
-        let options = planner::Options {
+        let options = planner::PlanOptions {
             effort: plan::Effort::None,
             seed: 0,
         };

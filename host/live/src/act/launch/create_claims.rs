@@ -21,7 +21,7 @@ use crate::observe::planned_pods::PLANNED_PODS;
 use crate::process::connection::is_not_leading;
 use crate::process::mutants::mutant;
 use crate::process::step_error::StepError;
-use longshore_api::kinds::Kind;
+use longshore_api::kinds::ObjectKind;
 use longshore_report::count;
 
 /// Leaves out the claims that are for one of these pods; says how many those are.
@@ -59,7 +59,7 @@ pub async fn write_all(ctx: &Arc<Context>, mut wanted: Vec<NewNodeClaim>) -> (Ve
                     .launch
                     .launches
                     .made(&uid_of(&text), ctx.leadership.since());
-                ctx.echo(Kind::NodeClaim, &want.name, &text);
+                ctx.echo(ObjectKind::NodeClaim, &want.name, &text);
                 tracing::info!(
                     nodeclaim = want.name,
                     nodepool = want.pool,

@@ -162,7 +162,7 @@ async fn follow_node(
         if node.is_registered() {
             finalize::hold(ctx, claim, node).await?;
         }
-        node_capacity::tell(&*ctx.provider, claim, node);
+        node_capacity::report(&*ctx.provider, claim, node);
     }
     Ok(false)
 }

@@ -1,4 +1,4 @@
-//! What nodes show is told to the cloud, which can only estimate it before.
+//! What nodes show is reported to the cloud, which can only estimate it before.
 
 use longshore_api::crd::NodeClaim;
 use longshore_api::labels;
@@ -6,9 +6,9 @@ use longshore_cloud::{CloudProvider, NodeShows};
 
 use crate::observe::node::NodeView;
 
-/// Tells a cloud what the registered node of a NodeClaim shows. A node that does not say enough is
+/// Reports to a cloud what the registered node of a NodeClaim shows. A node that does not say enough is
 /// passed over.
-pub fn tell(cloud: &dyn CloudProvider, claim: &NodeClaim, node: &NodeView) {
+pub fn report(cloud: &dyn CloudProvider, claim: &NodeClaim, node: &NodeView) {
     let Some(memory) = node.capacity.get("memory") else {
         return;
     };
@@ -38,14 +38,14 @@ mod tests {
 
     use super::*;
 
-    /// A cloud that notes what it is told.
+    /// A cloud that notes what is reported to it.
     #[derive(Default)]
-    struct Told(Mutex<Vec<String>>);
+    struct NotingCloud(Mutex<Vec<String>>);
 
     #[async_trait]
-    impl CloudProvider for Told {
+    impl CloudProvider for NotingCloud {
         fn name(&self) -> &'static str {
-            "told"
+            "noting"
         }
 
         fn node_shows(&self, node: &NodeShows<'_>) {
@@ -84,12 +84,12 @@ mod tests {
         }))
         .unwrap();
         let node = |json: &str| NodeView::read(json).unwrap();
-        let cloud = Told::default();
-        tell(&cloud, &claim, &node(r#"{"metadata": {"name": "n"}}"#));
+        let cloud = NotingCloud::default();
+        report(&cloud, &claim, &node(r#"{"metadata": {"name": "n"}}"#));
         let seen = r#"{"metadata": {"name": "n"}, "status": {"capacity": {"memory": "7Gi"}}}"#;
-        tell(&cloud, &claim, &node(seen));
+        report(&cloud, &claim, &node(seen));
         claim.metadata.labels = None;
-        tell(&cloud, &claim, &node(seen));
+        report(&cloud, &claim, &node(seen));
         assert_eq!(
             *cloud.0.lock().unwrap(),
             [

@@ -22,9 +22,9 @@ pub const MAX_EVENT_PODS: usize = 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Refused {
-    /// To create NodeClaims.
+    /// The API server refuses to create NodeClaims.
     Creation,
-    /// To launch instances.
+    /// The cloud refuses to launch instances.
     Launch,
 }
 
@@ -117,14 +117,14 @@ mod tests {
         let refusals = Refusals::default();
         let time: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
         let note = || refusals.note(Refused::Launch, "web", "unauthorized", time);
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         for minute in 0..25 {
             if note() {
-                told.push(minute);
+                reported.push(minute);
             }
             tokio::time::advance(Duration::from_secs(60)).await;
         }
-        assert_eq!(told, [0, 10, 20]);
+        assert_eq!(reported, [0, 10, 20]);
         let [line] = &refusals.lines()[..] else {
             panic!("one line")
         };

@@ -58,7 +58,7 @@ pub async fn step(
     match due(pool, claims.iter().map(|claim| &**claim)) {
         None | Some(Scale::Stands) => return Ok(None),
         Some(Scale::AtLimit { missing }) => {
-            tell_limit(&ctx.events, pool, missing).await;
+            report_limit(&ctx.events, pool, missing).await;
             return Ok(None);
         }
         // The change of the condition has it looked at again.
@@ -69,7 +69,7 @@ pub async fn step(
             }
             let own = claims.iter().map(|claim| &**claim);
             if let Purchase::After(left) = may_buy(pool, own, given, ctx.now().as_second()) {
-                tell_unjoined(&ctx.events, pool).await;
+                report_unjoined(&ctx.events, pool).await;
                 return Ok(Some(left));
             }
         }
@@ -93,12 +93,12 @@ pub async fn step(
     match due(&pool, &claims) {
         None | Some(Scale::Stands) => Ok(None),
         Some(Scale::AtLimit { missing }) => {
-            tell_limit(&ctx.events, &pool, missing).await;
+            report_limit(&ctx.events, &pool, missing).await;
             Ok(None)
         }
         Some(Scale::Up { create, missing }) => {
             if missing > 0 {
-                tell_limit(&ctx.events, &pool, missing).await;
+                report_limit(&ctx.events, &pool, missing).await;
             }
             grow(ctx, &pool, &claims, create, given).await
         }
@@ -139,7 +139,7 @@ fn node_limit(pool: &NodePool) -> Option<i64> {
     Some(milli.unwrap_or(0).div_euclid(1000))
 }
 
-async fn tell_limit(events: &Events, pool: &NodePool, missing: u32) {
+async fn report_limit(events: &Events, pool: &NodePool, missing: u32) {
     let message = format!(
         "{missing} of {} replicas are missing: the NodePool is at its limit of {} nodes",
         pool.spec.replicas.unwrap_or(0),
@@ -196,7 +196,7 @@ fn unjoined(pool: &NodePool) -> Option<Unjoined> {
         .and_then(|text| Unjoined::read(text))
 }
 
-async fn tell_unjoined(events: &Events, pool: &NodePool) {
+async fn report_unjoined(events: &Events, pool: &NodePool) {
     let class = &pool.spec.template.spec.node_class_ref;
     let Some(known) = unjoined(pool) else { return };
     let message = format!(

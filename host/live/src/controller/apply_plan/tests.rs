@@ -34,10 +34,10 @@ impl Loop {
         let timer = RoundTimer::new(window, window);
         let (mut control, reports) =
             Controller::new(ctx, how, timer, names, SharedBoard::default());
-        for kind in Kind::ALL {
+        for kind in ObjectKind::ALL {
             let object = match kind {
-                Kind::NodePool => Some(POOL),
-                Kind::KwokNodeClass => Some(CLASS),
+                ObjectKind::NodePool => Some(POOL),
+                ObjectKind::KwokNodeClass => Some(CLASS),
                 _ => None,
             };
             let object = object.map(|text| Change::Upsert(text.into()));
@@ -70,10 +70,10 @@ impl Loop {
             "status": {"phase": "Pending", "conditions": [unschedulable]},
         });
         let pod = self.cluster.create(POD, pod);
-        self.fold(Kind::Pod, &pod);
+        self.fold(ObjectKind::Pod, &pod);
     }
 
-    fn fold(&mut self, kind: Kind, object: &Value) {
+    fn fold(&mut self, kind: ObjectKind, object: &Value) {
         let change = Change::Upsert(object.to_string().into());
         self.control.observe(Observed::of(kind, change));
     }
@@ -227,7 +227,7 @@ async fn nothing_is_created_for_a_nodepool_whose_spec_broke_during_the_round() {
     let mut broken: Value = serde_json::from_str(POOL).unwrap();
     broken["spec"]["template"]["spec"]["requirements"] =
         json!([{"key": "kubernetes.io/os", "operator": "Resembles", "values": ["linux"]}]);
-    own.fold(Kind::NodePool, &broken);
+    own.fold(ObjectKind::NodePool, &broken);
     assert!(own.control.state.pool_fault("default").is_some());
     own.apply(round).await;
     assert!(own.claims().is_empty());
@@ -260,7 +260,7 @@ async fn a_nodepool_that_nothing_can_be_bought_for_says_so() {
     let mut narrow: Value = serde_json::from_str(POOL).unwrap();
     narrow["spec"]["template"]["spec"]["requirements"] =
         json!([{"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["none"]}]);
-    own.fold(Kind::NodePool, &narrow);
+    own.fold(ObjectKind::NodePool, &narrow);
     own.pod("a", "1");
     own.round().await;
     let events = own.cluster.events().join("\n");

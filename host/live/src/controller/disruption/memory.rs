@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::Look;
 use crate::decide::claims::NewNodeClaim;
 use crate::decide::disruption::{IdleLook, Rested};
-use crate::decide::staying::Told;
+use crate::decide::staying::ReportTimes;
 use crate::status::parts::Held;
 
 /// What the loop knows of disruption. What has to outlive the process is on objects as well.
@@ -44,8 +44,8 @@ pub(in crate::controller) struct Disruption {
     pub(super) blocked: BTreeMap<(String, &'static str), u32>,
     /// Nodes that a budget or an annotation keeps, as of the same look.
     pub(in crate::controller) kept: Vec<Held>,
-    /// Nodes of which was said why they stay.
-    pub(super) told: Told,
+    /// When it was last reported of each node that it stays.
+    pub(super) last_reported: ReportTimes,
     /// Commands that are being begun, with what they buy.
     pub(super) beginning: BTreeMap<String, Vec<NewNodeClaim>>,
     /// Commands that could not be begun, before anything was bought for them.

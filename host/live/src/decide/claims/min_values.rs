@@ -109,7 +109,7 @@ mod tests {
     use longshore_api::manifests::Reader;
     use longshore_core::model::MinValuesPolicy;
     use longshore_core::plan::Effort;
-    use longshore_core::planner::{self, Options};
+    use longshore_core::planner::{self, PlanOptions};
     use longshore_core::policy::ByPrice;
     use longshore_core::snapshot::Snapshot;
     use serde_json::{Value, json};
@@ -138,7 +138,7 @@ mod tests {
         world.catalogue = longshore_kwok::catalogue::built_in(&mut world.names);
         world.settings.min_values = MinValuesPolicy::BestEffort;
         let snapshot = Snapshot::new(world.into());
-        let options = Options {
+        let options = PlanOptions {
             effort: Effort::None,
             seed: 0,
         };

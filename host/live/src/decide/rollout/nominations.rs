@@ -248,7 +248,7 @@ mod tests {
     #[test]
     fn of_pods_that_must_spread_one_is_nominated_at_a_time() {
         let mut nominations = Nominations::default();
-        let told = nominations.plan(
+        let nominated = nominations.plan(
             "n",
             [
                 plain("a"),
@@ -259,7 +259,7 @@ mod tests {
             ]
             .into_iter(),
         );
-        assert_eq!(names(&told), ["a", "b", "c"]);
+        assert_eq!(names(&nominated), ["a", "b", "c"]);
         assert_eq!(names(&nominations.advance(|_| true)), [""; 0]);
         assert_eq!(
             names(&nominations.advance(|pod| !["b", "d"].contains(&pod))),

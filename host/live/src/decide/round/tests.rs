@@ -13,7 +13,7 @@ use crate::observe::offers::{CurrentOffers, fixed};
 use crate::observe::state::ClusterState;
 use crate::observe::watch::Change;
 use crate::policies::Setup;
-use longshore_api::kinds::Kind;
+use longshore_api::kinds::ObjectKind;
 
 /// Seconds since 1970.
 const NOW: i64 = 1_795_521_600;
@@ -56,12 +56,12 @@ fn setup(config: Config) -> (RoundConfig, ClusterState) {
         "metadata": {"name": "default", "uid": "c", "generation": 1}, "spec": {},
         "status": {"conditions": ready},
     });
-    fold(&mut state, Kind::KwokNodeClass, &class);
-    fold(&mut state, Kind::NodePool, &pool);
+    fold(&mut state, ObjectKind::KwokNodeClass, &class);
+    fold(&mut state, ObjectKind::NodePool, &pool);
     (how, state)
 }
 
-fn fold(state: &mut ClusterState, kind: Kind, object: &Value) {
+fn fold(state: &mut ClusterState, kind: ObjectKind, object: &Value) {
     state.fold(kind, &Change::Upsert(object.to_string().into()));
 }
 
@@ -74,7 +74,7 @@ fn pod(state: &mut ClusterState, name: &str, cpu: &str) {
             {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"},
         ]},
     });
-    fold(state, Kind::Pod, &pod);
+    fold(state, ObjectKind::Pod, &pod);
 }
 
 fn input(how: &RoundConfig, state: &mut ClusterState) -> RoundInput {

@@ -12,7 +12,7 @@ use crate::act::overlay_status::new_status;
 use crate::decide::claims::overlay_annotations;
 use crate::observe::state::{ClusterState, WorkItem};
 use crate::observe::watch::Change;
-use longshore_api::kinds::Kind;
+use longshore_api::kinds::ObjectKind;
 
 /// A state that knows NodePools `blue` and `red`, and what can be bought.
 fn cluster() -> (ClusterState, Catalogue) {
@@ -22,7 +22,7 @@ fn cluster() -> (ClusterState, Catalogue) {
     assert!(problems.list.is_empty());
     let mut state = ClusterState::new(names);
     for name in ["blue", "red"] {
-        see(&mut state, Kind::NodePool, &pool(name, name));
+        see(&mut state, ObjectKind::NodePool, &pool(name, name));
     }
     (state, offers)
 }
@@ -52,7 +52,7 @@ fn overlay(name: &str, types: &[&str], more: Value) -> Value {
     json!({"metadata": {"name": name, "generation": 3}, "spec": spec})
 }
 
-fn see(state: &mut ClusterState, kind: Kind, object: &Value) -> Vec<WorkItem> {
+fn see(state: &mut ClusterState, kind: ObjectKind, object: &Value) -> Vec<WorkItem> {
     let (touched, refused) = state.fold(kind, &Change::Upsert(object.to_string().into()));
     assert_eq!(refused, None);
     touched
@@ -72,7 +72,7 @@ fn round(state: &ClusterState, offers: &Catalogue, known: &CatalogueOverlays) ->
 fn check(overlays: &[Value], expected: Expect) {
     let (mut state, offers) = cluster();
     for object in overlays {
-        see(&mut state, Kind::NodeOverlay, object);
+        see(&mut state, ObjectKind::NodeOverlay, object);
     }
     let known = CatalogueOverlays::new(&["nvidia.com/gpu"]);
     let world = round(&state, &offers, &known);
@@ -159,9 +159,17 @@ fn a_claim_counts_on_the_least_that_overlays_add_to_any_of_its_types() {
     let adds =
         |name: &str, of: &str, capacity: Value| overlay(name, &[of], json!({"capacity": capacity}));
     let both = json!({"example.com/fuse": "4", "example.com/net": "2"});
-    see(&mut state, Kind::NodeOverlay, &adds("a", "m6i.large", both));
+    see(
+        &mut state,
+        ObjectKind::NodeOverlay,
+        &adds("a", "m6i.large", both),
+    );
     let one = json!({"example.com/fuse": "3"});
-    see(&mut state, Kind::NodeOverlay, &adds("b", "m7g.large", one));
+    see(
+        &mut state,
+        ObjectKind::NodeOverlay,
+        &adds("b", "m7g.large", one),
+    );
     let world = round(&state, &offers, &CatalogueOverlays::new(&[]));
     let of = |names: &[&str]| {
         let types = names.iter().map(|name| {
@@ -204,7 +212,7 @@ fn a_catalogue_is_made_anew_when_an_overlay_a_nodepool_or_the_offers_change() {
         |state: &ClusterState, offers: &Catalogue| round(state, offers, &known).catalogue.number();
     assert_eq!(number(&state, &offers), offers.number(), "no overlays");
     let dear = |price: &str| overlay("dear", &["c6i.large"], json!({"price": price}));
-    let touched = see(&mut state, Kind::NodeOverlay, &dear("5"));
+    let touched = see(&mut state, ObjectKind::NodeOverlay, &dear("5"));
     assert_eq!(
         touched,
         [WorkItem::Overlay("dear".into()), WorkItem::Pending]
@@ -213,18 +221,18 @@ fn a_catalogue_is_made_anew_when_an_overlay_a_nodepool_or_the_offers_change() {
     assert_ne!(first, offers.number());
     assert_eq!(number(&state, &offers), first, "another round");
 
-    let mut told = dear("5");
-    told["status"] = json!({"conditions": []});
-    let touched = see(&mut state, Kind::NodeOverlay, &told);
+    let mut judged = dear("5");
+    judged["status"] = json!({"conditions": []});
+    let touched = see(&mut state, ObjectKind::NodeOverlay, &judged);
     assert_eq!(touched, [WorkItem::Overlay("dear".into())]);
     let mut counted = pool("red", "red");
     counted["status"] = json!({"nodes": 7});
-    see(&mut state, Kind::NodePool, &counted);
+    see(&mut state, ObjectKind::NodePool, &counted);
     assert_eq!(number(&state, &offers), first, "nothing but statuses");
 
-    see(&mut state, Kind::NodeOverlay, &dear("6"));
+    see(&mut state, ObjectKind::NodeOverlay, &dear("6"));
     let second = number(&state, &offers);
-    let touched = see(&mut state, Kind::NodePool, &pool("red", "pink"));
+    let touched = see(&mut state, ObjectKind::NodePool, &pool("red", "pink"));
     assert!(
         touched.contains(&WorkItem::Overlay("dear".into())),
         "{touched:?}"
@@ -236,7 +244,7 @@ fn a_catalogue_is_made_anew_when_an_overlay_a_nodepool_or_the_offers_change() {
     assert_eq!(all.len(), 4, "each is another one");
 
     let gone = Change::Remove(dear("6").to_string().into());
-    let (touched, _) = state.fold(Kind::NodeOverlay, &gone);
+    let (touched, _) = state.fold(ObjectKind::NodeOverlay, &gone);
     assert_eq!(touched, [WorkItem::Pending]);
     assert_eq!(number(&state, &offers), offers.number(), "no overlays");
 }
@@ -257,7 +265,7 @@ fn a_catalogue_names_what_it_named_after_names_were_swept() {
             let pod = format!(
                 r#"{{"metadata":{{"name":"p","namespace":"shop","labels":{{{labels}}}}},"spec":{{"containers":[]}}}}"#
             );
-            state.fold(Kind::Pod, &Change::Upsert(pod.into()));
+            state.fold(ObjectKind::Pod, &Change::Upsert(pod.into()));
         }
     };
     churn(&mut state, 0..20);
@@ -265,7 +273,7 @@ fn a_catalogue_names_what_it_named_after_names_were_swept() {
     let more = json!({"capacity": {"example.com/fuse": "4"}, "requirements": red});
     see(
         &mut state,
-        Kind::NodeOverlay,
+        ObjectKind::NodeOverlay,
         &overlay("fuse", &["m6i.large"], more),
     );
     let said = |world: &ClusterObjects| {
@@ -341,26 +349,26 @@ fn a_status_says_what_karpenter_says_and_is_written_once() {
 fn overlays_are_waited_for_where_they_are_watched() {
     let listed = |overlays: bool| {
         let mut state = ClusterState::default();
-        for kind in Kind::ALL {
-            if kind != Kind::NodeOverlay {
+        for kind in ObjectKind::ALL {
+            if kind != ObjectKind::NodeOverlay {
                 state.fold(kind, &Change::Begin);
                 state.fold(kind, &Change::End);
             }
         }
         if !overlays {
-            state.lists.leave_out(Kind::NodeOverlay);
+            state.lists.leave_out(ObjectKind::NodeOverlay);
         }
-        Kind::OF_DRIVERS
+        ObjectKind::OF_DRIVERS
             .iter()
             .for_each(|kind| state.lists.leave_out(*kind));
         state.lists.synced()
     };
     assert_eq!((listed(true), listed(false)), (false, true));
-    let watched = |overlays| Kind::watched(Kind::Ec2NodeClass, overlays);
-    let but = |others: &'static [Kind]| {
-        let all = Kind::ALL.into_iter();
-        all.filter(|kind| !others.contains(kind) && !Kind::OF_DRIVERS.contains(kind))
+    let watched = |overlays| ObjectKind::watched(ObjectKind::Ec2NodeClass, overlays);
+    let but = |others: &'static [ObjectKind]| {
+        let all = ObjectKind::ALL.into_iter();
+        all.filter(|kind| !others.contains(kind) && !ObjectKind::OF_DRIVERS.contains(kind))
     };
-    assert!(watched(true).eq(but(&[Kind::KwokNodeClass])));
-    assert!(watched(false).eq(but(&[Kind::KwokNodeClass, Kind::NodeOverlay])));
+    assert!(watched(true).eq(but(&[ObjectKind::KwokNodeClass])));
+    assert!(watched(false).eq(but(&[ObjectKind::KwokNodeClass, ObjectKind::NodeOverlay])));
 }

@@ -7,12 +7,12 @@ use longshore_api::crd::{Condition, ConditionStatus, NodeClaim, condition};
 
 use super::pods::MAX_MILESTONES;
 use crate::observe::node::NodeView;
-use longshore_api::kinds::Kind;
+use longshore_api::kinds::ObjectKind;
 
 /// A NodePool, NodeClass or NodeOverlay that is another one than before.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SpecChange {
-    pub kind: Kind,
+    pub kind: ObjectKind,
     pub name: Box<str>,
     /// Its generation before; nothing if it is new.
     pub before: Option<i64>,
@@ -37,7 +37,7 @@ pub struct Changes {
     /// NodeClaims that have gone.
     claims_gone: Vec<Arc<NodeClaim>>,
     /// Generations of what nodes are bought with.
-    generations: BTreeMap<(Kind, Box<str>), i64>,
+    generations: BTreeMap<(ObjectKind, Box<str>), i64>,
     specs: Vec<SpecChange>,
     /// Conditions of Nodes: old and new.
     conditions: Vec<(Option<Condition>, Condition)>,
@@ -71,14 +71,17 @@ impl Changes {
     /// nothing if the object is gone.
     pub(super) fn note_generation(
         &mut self,
-        kind: Kind,
+        kind: ObjectKind,
         name: &str,
         now: Option<i64>,
         is_listed: bool,
     ) {
         if !matches!(
             kind,
-            Kind::NodePool | Kind::NodeOverlay | Kind::KwokNodeClass | Kind::Ec2NodeClass
+            ObjectKind::NodePool
+                | ObjectKind::NodeOverlay
+                | ObjectKind::KwokNodeClass
+                | ObjectKind::Ec2NodeClass
         ) {
             return;
         }

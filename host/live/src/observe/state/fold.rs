@@ -11,7 +11,7 @@ use crate::observe::state::class::NodeClass;
 use crate::observe::state::head::{PodHead, full, head};
 use crate::observe::watch::Change;
 use crate::process::mutants::mutant;
-use longshore_api::kinds::Kind;
+use longshore_api::kinds::ObjectKind;
 
 /// Most objects that are remembered as unreadable, to be named.
 const MAX_UNREADABLE: usize = 1000;
@@ -40,7 +40,7 @@ fn may_buy_more(before: &NodePool, now: &NodePool) -> bool {
 
 impl ClusterState {
     /// Folds a change in. Returns what it touches and the object that it could not read, if so.
-    pub fn fold(&mut self, kind: Kind, change: &Change) -> (Vec<WorkItem>, Option<Refused>) {
+    pub fn fold(&mut self, kind: ObjectKind, change: &Change) -> (Vec<WorkItem>, Option<Refused>) {
         match change {
             Change::Recovered => {
                 self.lists.recovered(kind);
@@ -66,7 +66,7 @@ impl ClusterState {
                 let is_gone = |name: &&str| !seen.contains(*name);
                 let mut gone: Vec<Box<str>> = match kind {
                     _ if mutant("keeps-gone") => Vec::new(),
-                    Kind::Pod => self.pods.names().filter(is_gone).map(Box::from).collect(),
+                    ObjectKind::Pod => self.pods.names().filter(is_gone).map(Box::from).collect(),
                     _ => self
                         .lists
                         .names(kind)
@@ -89,12 +89,12 @@ impl ClusterState {
         }
     }
 
-    fn upsert(&mut self, kind: Kind, json: &str) -> (Vec<WorkItem>, Option<Refused>) {
+    fn upsert(&mut self, kind: ObjectKind, json: &str) -> (Vec<WorkItem>, Option<Refused>) {
         let (touched, refused) = self.take_in(kind, json);
         match &refused {
             Some(Refused { name, why, .. }) => {
                 // Nothing is bought from a NodePool that cannot be read, however many others cannot.
-                if self.unreadable.len() < MAX_UNREADABLE || kind == Kind::NodePool {
+                if self.unreadable.len() < MAX_UNREADABLE || kind == ObjectKind::NodePool {
                     self.unreadable
                         .insert((kind, name.as_str().into()), why.clone());
                 }
@@ -108,7 +108,7 @@ impl ClusterState {
         (touched, refused)
     }
 
-    fn take_in(&mut self, kind: Kind, json: &str) -> (Vec<WorkItem>, Option<Refused>) {
+    fn take_in(&mut self, kind: ObjectKind, json: &str) -> (Vec<WorkItem>, Option<Refused>) {
         let at = kind.at();
         let refused = |name: &str, why: String| {
             Some(Refused {
@@ -118,7 +118,7 @@ impl ClusterState {
                 is_kept: false,
             })
         };
-        if kind == Kind::Pod {
+        if kind == ObjectKind::Pod {
             let pod: PodHead = match serde_json::from_str(json) {
                 Ok(pod) => pod,
                 Err(error) => return (Vec::new(), refused("?", error.to_string())),
@@ -150,7 +150,7 @@ impl ClusterState {
         let is_listed = self.lists.is_listed(kind);
         self.changes
             .note_generation(kind, &name, generation, is_listed);
-        if kind == Kind::NodeOverlay {
+        if kind == ObjectKind::NodeOverlay {
             return match serde_json::from_str::<NodeOverlay>(json) {
                 Ok(overlay) => (self.overlay(&name, overlay), None),
                 Err(error) => (
@@ -166,7 +166,7 @@ impl ClusterState {
                 why: why(&problem),
                 is_kept: true,
             }),
-            Err(problem) if kind == Kind::NodePool => {
+            Err(problem) if kind == ObjectKind::NodePool => {
                 let touched = self.unreadable_pool(&name, json);
                 return (touched, refused(&name, why(&problem)));
             }
@@ -174,14 +174,14 @@ impl ClusterState {
         };
         let name = name.to_string();
         match kind {
-            Kind::NodeClaim => match serde_json::from_str::<NodeClaim>(json) {
+            ObjectKind::NodeClaim => match serde_json::from_str::<NodeClaim>(json) {
                 Ok(claim) => {
                     self.claim(&name, Some(claim));
                     (vec![WorkItem::Claim(name)], note)
                 }
                 Err(error) => (Vec::new(), refused(&name, error.to_string())),
             },
-            Kind::NodePool => match serde_json::from_str::<NodePool>(json) {
+            ObjectKind::NodePool => match serde_json::from_str::<NodePool>(json) {
                 Ok(pool) => {
                     let pool = Arc::new(pool);
                     let before = self.pools.insert(name.clone(), pool.clone());
@@ -199,11 +199,11 @@ impl ClusterState {
                 }
                 Err(error) => (Vec::new(), refused(&name, error.to_string())),
             },
-            Kind::Node => match NodeView::read(json) {
+            ObjectKind::Node => match NodeView::read(json) {
                 Ok(node) => (self.node(name, node), note),
                 Err(error) => (Vec::new(), refused(&name, error)),
             },
-            Kind::KwokNodeClass | Kind::Ec2NodeClass => {
+            ObjectKind::KwokNodeClass | ObjectKind::Ec2NodeClass => {
                 (self.class_changed(kind, name, class::read(json)), None)
             }
             _ => (Vec::new(), note),
@@ -212,7 +212,7 @@ impl ClusterState {
 
     /// A node class, where it is new or another one. Instances are compared with it: one whose image it
     /// names no longer has drifted.
-    fn class_changed(&mut self, kind: Kind, name: String, class: NodeClass) -> Vec<WorkItem> {
+    fn class_changed(&mut self, kind: ObjectKind, name: String, class: NodeClass) -> Vec<WorkItem> {
         let pools = self.pools.keys().cloned().map(WorkItem::Pool);
         let mut touched: Vec<WorkItem> = pools.chain([WorkItem::Pending]).collect();
         let now = class.compared;
@@ -231,7 +231,7 @@ impl ClusterState {
     /// A NodePool that cannot be planned with. Its last version is forgotten: no node is bought with
     /// that. Its status will say why.
     fn unreadable_pool(&mut self, name: &str, json: &str) -> Vec<WorkItem> {
-        let at = Kind::NodePool.at();
+        let at = ObjectKind::NodePool.at();
         self.store.remove(at.group, at.kind, "", name);
         match serde_json::from_str::<NodePool>(json) {
             Ok(pool) => drop(self.pools.insert(name.to_owned(), Arc::new(pool))),
@@ -317,7 +317,7 @@ impl ClusterState {
         let mut touched = vec![WorkItem::Node(name.clone())];
         let old = self.nodes.get(&name).cloned();
         // Nodes of a list are not new.
-        if old.is_some() || !self.lists.is_being_read(Kind::Node) {
+        if old.is_some() || !self.lists.is_being_read(ObjectKind::Node) {
             self.changes.note_conditions(old.as_deref(), &node);
         }
         let before = old.as_ref().map_or("", |old| &old.provider_id);
@@ -340,7 +340,7 @@ impl ClusterState {
         touched
     }
 
-    pub(super) fn remove(&mut self, kind: Kind, name: &str) -> Vec<WorkItem> {
+    pub(super) fn remove(&mut self, kind: ObjectKind, name: &str) -> Vec<WorkItem> {
         let at = kind.at();
         let (namespace, plain) = name.split_once('/').unwrap_or(("", name));
         self.store.remove(at.group, at.kind, namespace, plain);
@@ -350,18 +350,18 @@ impl ClusterState {
         self.changes.note_generation(kind, name, None, is_listed);
         self.unreadable.remove(&(kind, name.into()));
         match kind {
-            Kind::Pod => self.pods.remove(name).into_iter().collect(),
-            Kind::NodeClaim => {
+            ObjectKind::Pod => self.pods.remove(name).into_iter().collect(),
+            ObjectKind::NodeClaim => {
                 self.claim(name, None);
                 vec![WorkItem::Claim(name.to_owned()), WorkItem::Pending]
             }
-            Kind::NodePool => {
+            ObjectKind::NodePool => {
                 self.pools.remove(name);
                 let pool = WorkItem::Pool(name.to_owned());
                 self.every_overlay().chain([pool]).collect()
             }
-            Kind::NodeOverlay => self.forget_overlay(name),
-            Kind::Node => {
+            ObjectKind::NodeOverlay => self.forget_overlay(name),
+            ObjectKind::Node => {
                 let old = self.nodes.remove(name);
                 self.deleting.remove(name);
                 let mut touched = vec![WorkItem::Node(name.to_owned())];
@@ -378,7 +378,7 @@ impl ClusterState {
                 }
                 touched
             }
-            Kind::KwokNodeClass | Kind::Ec2NodeClass => {
+            ObjectKind::KwokNodeClass | ObjectKind::Ec2NodeClass => {
                 self.classes.remove(&(kind, name.to_owned()));
                 self.pools.keys().cloned().map(WorkItem::Pool).collect()
             }

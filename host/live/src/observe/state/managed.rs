@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{ClusterState, WorkItem};
 use crate::observe::node::NodeView;
-use longshore_api::kinds::Kind;
+use longshore_api::kinds::ObjectKind;
 use longshore_api::labels;
 use serde::Deserialize;
 
@@ -21,10 +21,10 @@ pub(super) struct Foreign {
 
 impl Foreign {
     /// An object is gone, or is managed from now on.
-    pub(super) fn forget(&mut self, kind: Kind, name: &str) {
+    pub(super) fn forget(&mut self, kind: ObjectKind, name: &str) {
         match kind {
-            Kind::NodePool => drop(self.pools.remove(name)),
-            Kind::NodeClaim => {
+            ObjectKind::NodePool => drop(self.pools.remove(name)),
+            ObjectKind::NodeClaim => {
                 let Some(id) = self.claims.remove(name) else {
                     return;
                 };
@@ -40,7 +40,7 @@ impl Foreign {
     }
 
     fn take_claim(&mut self, name: &str, id: String) {
-        self.forget(Kind::NodeClaim, name);
+        self.forget(ObjectKind::NodeClaim, name);
         if !id.is_empty() {
             *self.instances.entry(id.clone()).or_default() += 1;
         }
@@ -63,22 +63,27 @@ struct Status {
 
 impl ClusterState {
     /// Whether an object is a NodePool or a NodeClaim of another provider.
-    pub(super) fn is_foreign(&self, kind: Kind, json: &str) -> bool {
+    pub(super) fn is_foreign(&self, kind: ObjectKind, json: &str) -> bool {
         self.managed
             .is_some_and(|managed| managed.is_foreign(kind, json))
     }
 
     /// Takes in a NodePool or a NodeClaim of another provider. What cannot be read of it is nobody's
     /// business here.
-    pub(super) fn take_foreign(&mut self, kind: Kind, name: &str, json: &str) -> Vec<WorkItem> {
+    pub(super) fn take_foreign(
+        &mut self,
+        kind: ObjectKind,
+        name: &str,
+        json: &str,
+    ) -> Vec<WorkItem> {
         let at = kind.at();
         if self.store.apply(&at.api_version(), at.kind, json).is_err() {
             self.store.remove(at.group, at.kind, "", name);
         }
         match kind {
-            Kind::NodePool => {
+            ObjectKind::NodePool => {
                 let is_new = self.foreign.pools.insert(name.to_owned());
-                // Pods that wait are told of it.
+                // Pods that wait get an Event about it.
                 let news = is_new.then_some(WorkItem::Pending).into_iter();
                 match self.pools.remove(name) {
                     Some(_) => news.chain([WorkItem::Pool(name.to_owned())]).collect(),
@@ -145,28 +150,28 @@ mod tests {
         json!({"group": group, "kind": kind, "name": "default"})
     }
 
-    fn pool(name: &str, of: [&str; 2]) -> (Kind, Value) {
+    fn pool(name: &str, of: [&str; 2]) -> (ObjectKind, Value) {
         let spec = json!({"nodeClassRef": class(of), "requirements": []});
         let pool = json!({"metadata": {"name": name}, "spec": {"template": {"spec": spec}}});
-        (Kind::NodePool, pool)
+        (ObjectKind::NodePool, pool)
     }
 
-    fn claim(name: &str, pool: &str, of: [&str; 2]) -> (Kind, Value) {
+    fn claim(name: &str, pool: &str, of: [&str; 2]) -> (ObjectKind, Value) {
         let claim = json!({"metadata": {"name": name, "uid": name, "labels": {POOL: pool}},
             "spec": {"nodeClassRef": class(of), "requirements": []},
             "status": {"providerID": format!("aws:///{name}")}});
-        (Kind::NodeClaim, claim)
+        (ObjectKind::NodeClaim, claim)
     }
 
-    fn node(name: &str, labels: Value) -> (Kind, Value) {
+    fn node(name: &str, labels: Value) -> (ObjectKind, Value) {
         let amounts = json!({"cpu": "4", "memory": "8Gi", "pods": "20"});
         let node = json!({"metadata": {"name": name, "labels": labels},
             "spec": {"providerID": format!("aws:///{name}")},
             "status": {"capacity": amounts, "allocatable": amounts}});
-        (Kind::Node, node)
+        (ObjectKind::Node, node)
     }
 
-    fn state(all: impl IntoIterator<Item = (Kind, Value)>) -> ClusterState {
+    fn state(all: impl IntoIterator<Item = (ObjectKind, Value)>) -> ClusterState {
         let mut state = ClusterState {
             managed: Some(Managed::EC2),
             ..ClusterState::default()
@@ -210,7 +215,7 @@ mod tests {
             claim("theirs", "web", AUTO),
             claim("ours", "auto", EC2),
             claim("both", "web", EC2),
-            (Kind::NodeClaim, {
+            (ObjectKind::NodeClaim, {
                 let (_, mut other) = claim("other", "auto", AUTO);
                 other["status"]["providerID"] = "aws:///both".into();
                 other
@@ -257,9 +262,9 @@ mod tests {
                 "spec": {"nodeName": node, "containers": [{"name": "c"}]},
                 "status": {"phase": "Running"},
             });
-            (Kind::Pod, pod)
+            (ObjectKind::Pod, pod)
         };
-        let pending = |all: Vec<(Kind, Value)>| {
+        let pending = |all: Vec<(ObjectKind, Value)>| {
             let state = state(all);
             let snapshot = Snapshot::new(Arc::new(state.freeze().world()));
             (state.any_node_leaves(), snapshot.pending.len())
@@ -286,7 +291,7 @@ mod tests {
     #[test]
     fn an_object_that_is_made_again_for_another_provider_is_let_go_and_taken_up_again() {
         let mut state = state([pool("web", EC2), claim("a", "web", EC2)]);
-        let mut see = |(kind, object): (Kind, Value)| {
+        let mut see = |(kind, object): (ObjectKind, Value)| {
             let change = Change::Upsert(object.to_string().into());
             let (touched, _) = state.fold(kind, &change);
             (touched, state.pools.len(), state.claims.len())
@@ -303,7 +308,10 @@ mod tests {
         see(pool("web", EC2));
         assert_eq!(see(claim("a", "web", EC2)).2, 1);
         let (_, gone) = claim("a", "web", EC2);
-        state.fold(Kind::NodeClaim, &Change::Remove(gone.to_string().into()));
+        state.fold(
+            ObjectKind::NodeClaim,
+            &Change::Remove(gone.to_string().into()),
+        );
         assert!(state.claims.is_empty() && state.foreign.claims.is_empty());
         assert!(state.foreign.instances.is_empty() && state.foreign.pools.is_empty());
     }

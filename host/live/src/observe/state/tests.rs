@@ -22,7 +22,7 @@ fn a_condition_of_a_node_turns_when_its_status_does() {
         let node = format!(
             r#"{{"metadata":{{"name":"n"}},"status":{{"conditions":[{{"type":"Ready","status":"{status}","reason":"{reason}"}}]}}}}"#
         );
-        state.fold(Kind::Node, &Change::Upsert(node.into()));
+        state.fold(ObjectKind::Node, &Change::Upsert(node.into()));
         let turned = state.changes.conditions().into_iter();
         turned
             .map(|(old, new)| {
@@ -56,7 +56,7 @@ fn a_nodepool_that_counts_its_nodes_gives_nobody_a_place_but_one_that_lost_some_
                 "nodeClassRef":{{"group":"karpenter.kwok.sh","kind":"KWOKNodeClass","name":"c"}}}}}}}},"status":{{"nodes":{nodes},
                 "conditions":[{{"type":"Ready","status":"{ready}","reason":"r","message":"","lastTransitionTime":"2026-11-01T12:00:00Z"}}]}}}}"#
         );
-        let (touched, refused) = state.fold(Kind::NodePool, &Change::Upsert(pool.into()));
+        let (touched, refused) = state.fold(ObjectKind::NodePool, &Change::Upsert(pool.into()));
         assert_eq!(refused.map(|r| r.why), None);
         assert!(touched.contains(&WorkItem::Pool("p".into())));
         touched.contains(&WorkItem::Pending)
@@ -77,7 +77,7 @@ fn what_a_node_class_names_now_is_compared_with_its_nodeclaims_at_once() {
             r#"{{"metadata":{{"name":"{name}"}},"spec":{{"requirements":[],
                 "nodeClassRef":{{"group":"karpenter.k8s.aws","kind":"EC2NodeClass","name":"{class}"}}}}}}"#
         );
-        let (_, refused) = state.fold(Kind::NodeClaim, &Change::Upsert(claim.into()));
+        let (_, refused) = state.fold(ObjectKind::NodeClaim, &Change::Upsert(claim.into()));
         assert_eq!(refused.map(|r| r.why), None);
     }
     let mut compared = |image: &str, hash: &str, ready: &str| {
@@ -85,7 +85,7 @@ fn what_a_node_class_names_now_is_compared_with_its_nodeclaims_at_once() {
             r#"{{"metadata":{{"name":"c","annotations":{{"karpenter.k8s.aws/ec2nodeclass-hash":"{hash}"}}}},
                 "status":{{"amis":[{{"id":"{image}"}}],"conditions":[{{"type":"Ready","status":"{ready}"}}]}}}}"#
         );
-        let (touched, _) = state.fold(Kind::Ec2NodeClass, &Change::Upsert(class.into()));
+        let (touched, _) = state.fold(ObjectKind::Ec2NodeClass, &Change::Upsert(class.into()));
         let claims = touched.into_iter();
         claims
             .filter(|item| matches!(item, WorkItem::Claim(_)))
@@ -102,11 +102,18 @@ fn what_a_node_class_names_now_is_compared_with_its_nodeclaims_at_once() {
 #[test]
 fn a_pod_waits_until_it_is_bound() {
     let mut state = ClusterState::default();
-    assert_eq!(state.fold(Kind::Pod, &pod("a", "")).0, [WorkItem::Pending]);
-    assert_eq!(state.fold(Kind::Pod, &pod("a", "")).0, [], "nothing new");
+    assert_eq!(
+        state.fold(ObjectKind::Pod, &pod("a", "")).0,
+        [WorkItem::Pending]
+    );
+    assert_eq!(
+        state.fold(ObjectKind::Pod, &pod("a", "")).0,
+        [],
+        "nothing new"
+    );
     assert_eq!(state.pods.pending(), 1);
     assert_eq!(
-        state.fold(Kind::Pod, &pod("a", "n1")).0,
+        state.fold(ObjectKind::Pod, &pod("a", "n1")).0,
         [WorkItem::PodEvent("n1".into())]
     );
     assert_eq!((state.pods.pending(), state.pods.count()), (0, 1));
@@ -123,7 +130,7 @@ fn a_pod_reaches_its_node_and_runs_once_each() {
         Change::Upsert(pod.into())
     };
     let mut reached = |node: &str, phase: &str| {
-        state.fold(Kind::Pod, &seen(node, phase));
+        state.fold(ObjectKind::Pod, &seen(node, phase));
         state
             .pods
             .transitions()
@@ -154,7 +161,7 @@ fn a_pod_is_queued_anew_when_it_was_tried_and_by_nothing_else() {
             r#"{{"metadata":{{"name":"{name}","namespace":"shop","resourceVersion":"{version}"}},"spec":{{"containers":[{{"name":"c"}}]}},
                 "status":{{"phase":"Pending","conditions":[{conditions}],"nominatedNodeName":"{nominated}"}}}}"#
         );
-        state.fold(Kind::Pod, &Change::Upsert(pod.into()));
+        state.fold(ObjectKind::Pod, &Change::Upsert(pod.into()));
         state.pods.queue()[&format!("shop/{name}")]
     };
     assert_eq!((see("a", 5, false, ""), see("b", 7, false, "")), (5, 7));
@@ -175,7 +182,7 @@ fn a_pod_that_kube_scheduler_has_not_looked_at_waits_only_where_that_is_foreseen
         let pod = format!(
             r#"{{"metadata":{{"name":"a","namespace":"shop"}},"spec":{{"containers":[]{spec}}},"status":{{{status}}}}}"#
         );
-        state.fold(Kind::Pod, &Change::Upsert(pod.into()));
+        state.fold(ObjectKind::Pod, &Change::Upsert(pod.into()));
         (
             state.pods.waits("shop/a"),
             state.pods.is_unattempted("shop/a"),
@@ -211,16 +218,16 @@ fn a_pod_that_kube_scheduler_has_not_looked_at_waits_only_where_that_is_foreseen
 #[test]
 fn a_list_takes_away_what_it_does_not_name() {
     let mut state = ClusterState::default();
-    state.fold(Kind::Pod, &pod("a", "n1"));
-    state.fold(Kind::Pod, &pod("b", ""));
-    state.fold(Kind::Pod, &Change::Begin);
-    state.fold(Kind::Pod, &pod("a", "n1"));
+    state.fold(ObjectKind::Pod, &pod("a", "n1"));
+    state.fold(ObjectKind::Pod, &pod("b", ""));
+    state.fold(ObjectKind::Pod, &Change::Begin);
+    state.fold(ObjectKind::Pod, &pod("a", "n1"));
     assert_eq!(
         (state.pods.pending(), state.pods.count()),
         (1, 2),
         "until the list is complete"
     );
-    state.fold(Kind::Pod, &Change::End);
+    state.fold(ObjectKind::Pod, &Change::End);
     assert_eq!((state.pods.pending(), state.pods.count()), (0, 1));
     assert_eq!(state.freeze().world().pods.len(), 1);
 }
@@ -228,14 +235,14 @@ fn a_list_takes_away_what_it_does_not_name() {
 #[test]
 fn an_object_that_cannot_be_read_is_reported_and_costs_nothing_else() {
     let mut state = ClusterState::default();
-    state.fold(Kind::Pod, &pod("a", ""));
+    state.fold(ObjectKind::Pod, &pod("a", ""));
     let (_, refused) = state.fold(
-        Kind::Node,
+        ObjectKind::Node,
         &Change::Upsert(r#"{"metadata":{"name":7}}"#.into()),
     );
     assert!(refused.is_some());
     let bad = r#"{"metadata":{"name":"a","namespace":"shop"},"spec":{"containers":[{"name":"c","resources":{"requests":{"cpu":"-1"}}}]}}"#;
-    let (_, refused) = state.fold(Kind::Pod, &Change::Upsert(bad.into()));
+    let (_, refused) = state.fold(ObjectKind::Pod, &Change::Upsert(bad.into()));
     assert!(refused.unwrap().why.contains("cpu"));
     assert_eq!(state.freeze().world().pods.len(), 1);
 }
@@ -257,8 +264,8 @@ fn a_bound_pod_that_cannot_be_read_is_a_pod_of_its_node_all_the_same() {
         );
         Change::Upsert(pod.into())
     };
-    state.fold(Kind::Pod, &seen("1", ""));
-    let (_, refused) = state.fold(Kind::Pod, &seen("-1", "n"));
+    state.fold(ObjectKind::Pod, &seen("1", ""));
+    let (_, refused) = state.fold(ObjectKind::Pod, &seen("-1", "n"));
     assert!(refused.is_some_and(|refused| refused.is_kept));
     let world = state.freeze().world();
     let [pod] = &world.pods.iter().collect::<Vec<_>>()[..] else {
@@ -272,7 +279,7 @@ fn a_bound_pod_that_cannot_be_read_is_a_pod_of_its_node_all_the_same() {
             "Pod shop/a: spec.containers[0].resources.requests[cpu]: quantity `-1` is negative; amounts start at 0; until then its node counts as full of cpu"
         ]
     );
-    state.fold(Kind::Pod, &seen("1", "n"));
+    state.fold(ObjectKind::Pod, &seen("1", "n"));
     assert_eq!(unreadable(&state), [""; 0]);
     assert!(!state.freeze().world().pods[0].unreadable);
 }
@@ -288,12 +295,12 @@ fn nothing_is_bought_with_a_nodepool_that_cannot_be_read() {
         );
         Change::Upsert(pool.into())
     };
-    state.fold(Kind::NodePool, &seen("spot"));
+    state.fold(ObjectKind::NodePool, &seen("spot"));
     assert_eq!(
         (state.freeze().world().pools.len(), state.pool_fault("p")),
         (1, None)
     );
-    let (touched, refused) = state.fold(Kind::NodePool, &seen("sopt"));
+    let (touched, refused) = state.fold(ObjectKind::NodePool, &seen("sopt"));
     assert!(touched.contains(&WorkItem::Pool("p".into())) && refused.is_some());
     assert_eq!(
         state.freeze().world().pools.len(),
@@ -313,7 +320,7 @@ fn nothing_is_bought_with_a_nodepool_that_cannot_be_read() {
         ["sopt"],
         "its status is written to the new version"
     );
-    state.fold(Kind::NodePool, &seen("spot"));
+    state.fold(ObjectKind::NodePool, &seen("spot"));
     assert_eq!(
         (state.freeze().world().pools.len(), state.pool_fault("p")),
         (1, None)
@@ -324,7 +331,7 @@ fn nothing_is_bought_with_a_nodepool_that_cannot_be_read() {
 fn a_budget_that_cannot_be_read_protects_every_pod_of_its_namespace() {
     let mut state = ClusterState::default();
     let bad = r#"{"metadata":{"name":"b","namespace":"shop"},"spec":{"maxUnavailable":"some"}}"#;
-    state.fold(Kind::PodDisruptionBudget, &Change::Upsert(bad.into()));
+    state.fold(ObjectKind::PodDisruptionBudget, &Change::Upsert(bad.into()));
     let world = state.freeze().world();
     assert!(
         world
@@ -340,7 +347,7 @@ fn a_budget_that_cannot_be_read_protects_every_pod_of_its_namespace() {
 fn a_node_with_an_amount_that_cannot_be_read_is_there_and_is_not_disrupted() {
     let mut state = ClusterState::default();
     let node = r#"{"metadata":{"name":"n"},"status":{"capacity":{"cpu":"4","memory":"much"}}}"#;
-    state.fold(Kind::Node, &Change::Upsert(node.into()));
+    state.fold(ObjectKind::Node, &Change::Upsert(node.into()));
     let world = state.freeze().world();
     assert_eq!(world.nodes[0].capacity.get(model::ResourceId::Cpu), 4000);
     let key = world.names.get("karpenter.sh/do-not-disrupt").unwrap();
@@ -356,20 +363,20 @@ fn room_of_csi_drivers_counts_once_a_driver_runs_on_a_node() {
         let node = format!(r#"{{"metadata":{{"name":"n"}},"spec":{{"drivers":[{drivers}]}}}}"#);
         Change::Upsert(node.into())
     };
-    state.fold(Kind::CsiNode, &seen(""));
+    state.fold(ObjectKind::CsiNode, &seen(""));
     assert!(!state.has_csi_drivers());
-    state.fold(Kind::CsiNode, &seen(r#"{"name":"x.csi"}"#));
+    state.fold(ObjectKind::CsiNode, &seen(r#"{"name":"x.csi"}"#));
     assert!(state.has_csi_drivers());
     let driver = r#"{"metadata":{"name":"x.csi"},"spec":{"storageCapacity":true}}"#;
     let room = r#"{"metadata":{"name":"r","namespace":"shop"},"storageClassName":"late","capacity":"9Gi"}"#;
-    state.fold(Kind::CsiDriver, &Change::Upsert(driver.into()));
-    state.fold(Kind::CsiStorageCapacity, &Change::Upsert(room.into()));
+    state.fold(ObjectKind::CsiDriver, &Change::Upsert(driver.into()));
+    state.fold(ObjectKind::CsiStorageCapacity, &Change::Upsert(room.into()));
     let count = |state: &ClusterState| {
         let world = state.freeze().world();
         (world.csi_drivers.len(), world.storage_capacities.len())
     };
     assert_eq!(count(&state), (1, 1));
-    state.fold(Kind::CsiStorageCapacity, &Change::Remove(room.into()));
+    state.fold(ObjectKind::CsiStorageCapacity, &Change::Remove(room.into()));
     assert_eq!(count(&state), (1, 0));
 }
 
@@ -378,7 +385,7 @@ fn what_kube_scheduler_says_of_a_pod_that_waits_is_kept() {
     let mut state = ClusterState::default();
     let pod = r#"{"metadata":{"name":"a","namespace":"shop","uid":"u-1"},"spec":{"containers":[]},"status":{"conditions":
             [{"type":"PodScheduled","status":"False","reason":"Unschedulable","message":"0/3 nodes are available."}]}}"#;
-    state.fold(Kind::Pod, &Change::Upsert(pod.into()));
+    state.fold(ObjectKind::Pod, &Change::Upsert(pod.into()));
     assert_eq!(
         state.pods.words_of_scheduler("shop/a"),
         "0/3 nodes are available."

@@ -60,15 +60,15 @@ impl http_body::Body for Text {
 
 /// What a watch of pods tells, and what it asked for, within `seconds`: the server answers a
 /// query with a code and a text. After 202 it closes the watch.
-async fn told(
+async fn observed(
     seconds: u64,
     answer: impl Fn(&str) -> (u16, String) + Send + Sync + 'static,
 ) -> (String, Vec<String>) {
-    told_of(Kind::Pod, seconds, answer).await
+    observed_of(ObjectKind::Pod, seconds, answer).await
 }
 
-async fn told_of(
-    kind: Kind,
+async fn observed_of(
+    kind: ObjectKind,
     seconds: u64,
     answer: impl Fn(&str) -> (u16, String) + Send + Sync + 'static,
 ) -> (String, Vec<String>) {
@@ -108,7 +108,7 @@ const GONE: &str = r#"{"kind":"Status","status":"Failure","message":"too old","c
 
 #[tokio::test(start_paused = true)]
 async fn what_is_quiet_is_listed_again_and_is_no_failure() {
-    let (text, asked) = told(200, |query| match query.contains("watch=1") {
+    let (text, asked) = observed(200, |query| match query.contains("watch=1") {
         true => (200, String::new()),
         false => (200, items("", "1")),
     })
@@ -119,7 +119,7 @@ async fn what_is_quiet_is_listed_again_and_is_no_failure() {
 
 #[tokio::test(start_paused = true)]
 async fn a_watch_that_the_server_closes_is_opened_again_and_is_no_failure() {
-    let (text, asked) = told(60, |query| match query.contains("watch=1") {
+    let (text, asked) = observed(60, |query| match query.contains("watch=1") {
         true => (202, String::new()),
         false => (200, items("", "1")),
     })
@@ -133,24 +133,24 @@ async fn a_watch_that_the_server_closes_is_opened_again_and_is_no_failure() {
 async fn a_nodepool_that_was_deleted_may_have_lost_its_definition() {
     let deleted = "{\"type\":\"DELETED\",\"object\":{}}\n";
     let watched = |kind| {
-        told_of(kind, 18, move |query| match query.contains("watch=1") {
+        observed_of(kind, 18, move |query| match query.contains("watch=1") {
             true => (200, deleted.to_owned()),
             false => (200, items("", "1")),
         })
     };
-    let (text, _) = watched(Kind::NodePool).await;
+    let (text, _) = watched(ObjectKind::NodePool).await;
     let lists = text.matches("Begin").count();
     assert_eq!(
         lists, 4,
         "the first, and one 5 s after each deletion: {text}"
     );
-    let (text, _) = watched(Kind::NodeClaim).await;
+    let (text, _) = watched(ObjectKind::NodeClaim).await;
     assert_eq!(text.matches("Begin").count(), 1, "{text}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_list_that_is_slower_than_compaction_is_read_in_larger_pages_and_at_last_at_once() {
-    let (text, asked) = told(60, |query| match query {
+    let (text, asked) = observed(60, |query| match query {
         watch if watch.contains("watch=1") => (200, String::new()),
         "all" => (200, items("", "1,2,3")),
         first if first.ends_with("continue=") => (200, items("next", "1")),
@@ -172,7 +172,7 @@ async fn a_list_that_is_slower_than_compaction_is_read_in_larger_pages_and_at_la
 #[tokio::test(start_paused = true)]
 async fn a_list_whose_version_is_gone_when_it_is_complete_is_read_in_larger_pages() {
     let fast = AtomicBool::new(false);
-    let (text, _) = told(60, move |query| {
+    let (text, _) = observed(60, move |query| {
         if query == "all" {
             fast.store(true, Ordering::Relaxed);
         }
@@ -190,7 +190,7 @@ async fn a_list_whose_version_is_gone_when_it_is_complete_is_read_in_larger_page
 async fn a_list_goes_on_after_a_page_that_failed() {
     let failures = AtomicUsize::new(0);
     let failed = r#"{"kind":"Status","status":"Failure","message":"etcd","code":500}"#;
-    let (text, asked) = told(60, move |query| match query {
+    let (text, asked) = observed(60, move |query| match query {
         watch if watch.contains("watch=1") => (200, String::new()),
         first if first.ends_with("continue=") => (200, items("next", "1")),
         _ if failures.fetch_add(1, Ordering::Relaxed) < 2 => (500, failed.to_owned()),

@@ -7,7 +7,7 @@ use super::*;
 use crate::observe::pod_latency::PodLatency;
 use crate::observe::state::{ClassView, ClusterState, TypeTable};
 use crate::observe::watch::Change;
-use longshore_api::kinds::Kind;
+use longshore_api::kinds::ObjectKind;
 
 /// A node with a NodeClaim and two pods, one of a DaemonSet; a foreign node; a pending pod.
 fn state(names: Symbols) -> ClusterState {
@@ -24,13 +24,13 @@ fn state(names: Symbols) -> ClusterState {
     };
     let objects = [
         (
-            Kind::NodePool,
+            ObjectKind::NodePool,
             r#"{"apiVersion":"karpenter.sh/v1","kind":"NodePool","metadata":{"name":"web"},"spec":{"template":{"spec":{
             "requirements":[],"nodeClassRef":{"group":"karpenter.kwok.sh","kind":"KWOKNodeClass","name":"default"}}}}}"#
                 .to_owned(),
         ),
         (
-            Kind::NodeClaim,
+            ObjectKind::NodeClaim,
             format!(
                 r#"{{"metadata":{{"name":"web-1","labels":{labels},"deletionTimestamp":"2026-11-01T11:59:50Z"}},"spec":
                 {{"requirements":[],"nodeClassRef":{{"group":"karpenter.kwok.sh","kind":"KWOKNodeClass","name":"default"}}}},
@@ -39,7 +39,7 @@ fn state(names: Symbols) -> ClusterState {
             ),
         ),
         (
-            Kind::Node,
+            ObjectKind::Node,
             format!(
                 r#"{{"metadata":{{"name":"n1","labels":{labels},"creationTimestamp":"2026-11-01T11:00:00Z"}},
                 "spec":{{"providerID":"kwok://n1"}},"status":{{"capacity":{{"cpu":"2","ephemeral-storage":"20Gi"}},
@@ -48,11 +48,11 @@ fn state(names: Symbols) -> ClusterState {
                 {{"type":"Odd","status":"Perhaps"}}]}}}}"#
             ),
         ),
-        (Kind::Node, r#"{"metadata":{"name":"old"},"status":{"allocatable":{"cpu":"2100m"}}}"#.to_owned()),
-        (Kind::Pod, pod("a\\\"b", "ReplicaSet", "n1", "Running", r#""requests":{"cpu":"500m"},"limits":{"cpu":"1"}"#)),
-        (Kind::Pod, pod("log", "DaemonSet", "n1", "Running", r#""requests":{"cpu":"100m","example.com/fan":"1"}"#)),
-        (Kind::Pod, pod("job", "Job", "old", "Succeeded", r#""requests":{"cpu":"1"}"#)),
-        (Kind::Pod, pod("late", "ReplicaSet", "", "Pending", r#""requests":{"cpu":"1"}"#)),
+        (ObjectKind::Node, r#"{"metadata":{"name":"old"},"status":{"allocatable":{"cpu":"2100m"}}}"#.to_owned()),
+        (ObjectKind::Pod, pod("a\\\"b", "ReplicaSet", "n1", "Running", r#""requests":{"cpu":"500m"},"limits":{"cpu":"1"}"#)),
+        (ObjectKind::Pod, pod("log", "DaemonSet", "n1", "Running", r#""requests":{"cpu":"100m","example.com/fan":"1"}"#)),
+        (ObjectKind::Pod, pod("job", "Job", "old", "Succeeded", r#""requests":{"cpu":"1"}"#)),
+        (ObjectKind::Pod, pod("late", "ReplicaSet", "", "Pending", r#""requests":{"cpu":"1"}"#)),
     ];
     for (kind, json) in objects {
         let (_, refused) = state.fold(kind, &Change::Upsert(json.into()));
@@ -80,19 +80,19 @@ pub fn ending(names: Symbols) -> ClusterState {
     let mut state = state(names);
     let objects = [
         (
-            Kind::NodePool,
+            ObjectKind::NodePool,
             r#"{"apiVersion":"karpenter.sh/v1","kind":"NodePool","metadata":{"name":"web","deletionTimestamp":"2026-11-01T11:59:50Z"},
             "spec":{"template":{"spec":{"requirements":[],"nodeClassRef":{"group":"karpenter.kwok.sh","kind":"KWOKNodeClass",
             "name":"default"}}}},"status":{"conditions":[{"type":"Ready","status":"True","reason":"Ready",
             "lastTransitionTime":"2026-11-01T11:59:00Z"}]}}"#,
         ),
         (
-            Kind::Node,
+            ObjectKind::Node,
             r#"{"metadata":{"name":"old","creationTimestamp":"2026-11-01T11:00:00Z","deletionTimestamp":"2026-11-01T11:59:50Z"},
             "status":{"allocatable":{"cpu":"2100m"}}}"#,
         ),
         (
-            Kind::Pod,
+            ObjectKind::Pod,
             r#"{"metadata":{"name":"log","namespace":"shop","ownerReferences":[{"controller":true,"kind":"DaemonSet",
             "name":"log-set"}]},"spec":{"nodeName":"n1","containers":[{"name":"c","resources":{"requests":{"cpu":"100m"},
             "limits":{"cpu":"1"}}}]},"status":{"phase":"Running"}}"#,
@@ -201,7 +201,7 @@ fn pages_end_between_lines_and_leave_nothing_out() {
         let pod = format!(
             r#"{{"metadata":{{"name":"pod-{number}","namespace":"shop"}},"spec":{{"containers":[]}},"status":{{}}}}"#
         );
-        state.fold(Kind::Pod, &Change::Upsert(pod.into()));
+        state.fold(ObjectKind::Pod, &Change::Upsert(pod.into()));
     }
     let pages: Vec<String> = Pages::new(state.metrics_snapshot(&Default::default())).collect();
     assert!(

@@ -165,7 +165,7 @@ fn shown(
     scenario: Scenario,
     policy: &Policy,
 ) -> Result<Vec<ScenarioOutcome>, Unread> {
-    let options = longshore_sim::terminal::Options {
+    let options = longshore_sim::terminal::TerminalOptions {
         seconds: args.seconds,
         speed: args.speed,
         plain: args.plain,

@@ -80,7 +80,7 @@ fn stories(typed: &str) -> Result<Stories, String> {
 }
 
 /// The command.
-struct Options {
+struct SeedOptions {
     seeds: Range<u64>,
     one: bool,
     size: u32,
@@ -103,7 +103,7 @@ pub fn seed(args: SeedArgs) -> ExitCode {
         },
     } = args;
     let seeds = seed..seed.saturating_add(1);
-    start(&Options {
+    start(&SeedOptions {
         seeds,
         one: true,
         size,
@@ -129,7 +129,7 @@ pub fn seeds(args: SeedsArgs) -> ExitCode {
     } = args;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = threads.map_or(cores, |threads| threads as usize);
-    start(&Options {
+    start(&SeedOptions {
         seeds,
         one: false,
         size,
@@ -141,7 +141,7 @@ pub fn seeds(args: SeedsArgs) -> ExitCode {
     })
 }
 
-fn start(asked: &Options) -> ExitCode {
+fn start(asked: &SeedOptions) -> ExitCode {
     if !mutants::switch(asked.mutant.as_deref()) {
         eprintln!(
             "longshore-sim: no such mutant, or not compiled in (--features mutants). There are:"
@@ -181,7 +181,7 @@ fn bad(all: &[SeedResult]) -> usize {
     all.iter().filter(|result| !result.wrong.is_empty()).count()
 }
 
-fn run(asked: &Options) -> ExitCode {
+fn run(asked: &SeedOptions) -> ExitCode {
     let types = types(SEEDS_TYPES);
     let next = AtomicU64::new(asked.seeds.start);
     let began = Instant::now();
@@ -241,7 +241,7 @@ fn run(asked: &Options) -> ExitCode {
     ExitCode::from(u8::from(bad(&all) > 0))
 }
 
-fn failed(result: &SeedResult, asked: &Options) -> String {
+fn failed(result: &SeedResult, asked: &SeedOptions) -> String {
     let mut text = format!("seed {} fails:\n", result.seed);
     result
         .wrong

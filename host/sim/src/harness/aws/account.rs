@@ -29,7 +29,7 @@ use longshore_simcluster::server::{Server, resources};
 
 /// How an account is.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct AccountOptions {
     /// What there is; the built-in region if nothing is said.
     pub account: emulator::Account,
     /// From a request to its reply, on average.
@@ -44,7 +44,7 @@ pub struct Options {
     pub strict: bool,
 }
 
-impl Default for Options {
+impl Default for AccountOptions {
     fn default() -> Self {
         let mut account = emulator::Account::default_region();
         account.settings = Settings {
@@ -52,7 +52,7 @@ impl Default for Options {
             boot_milliseconds: (15_000, 30_000),
             ..Settings::default()
         };
-        Options {
+        AccountOptions {
             account,
             latency: Duration::from_millis(60),
             never_register: 0.0,
@@ -68,7 +68,7 @@ const ROLE: &str = "node";
 
 /// The account. It is one world's.
 pub struct Account {
-    options: Options,
+    options: AccountOptions,
     seed: u64,
     chance: KeyedRng,
     connected: OnceLock<Connected>,
@@ -144,7 +144,7 @@ impl shell::Clock for Timers {
 
 impl Account {
     /// An account for a world of this seed.
-    pub fn new(seed: u64, mut options: Options) -> Arc<Self> {
+    pub fn new(seed: u64, mut options: AccountOptions) -> Arc<Self> {
         options.account.roles.insert(ROLE.to_owned());
         // The SDK draws its pauses from the thread's generator.
         fastrand::seed(seed);

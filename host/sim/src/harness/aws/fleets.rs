@@ -26,7 +26,7 @@ pub(super) struct Fleets(Mutex<Kept>);
 
 #[derive(Default)]
 struct Kept {
-    /// When a process was told last that an offering is short.
+    /// When a process last got the error that an offering is short.
     short: BTreeMap<(String, Offering), Duration>,
     /// Calls in flight, by process and claim.
     open: BTreeMap<(String, String), u32>,

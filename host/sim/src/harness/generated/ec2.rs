@@ -17,7 +17,7 @@ use super::scenario::{GeneratedScenario, HOUR};
 use super::trouble::Trouble;
 use super::usual::{faults_of, repairs_of};
 use super::{acts, pools};
-use crate::harness::aws::account::Options;
+use crate::harness::aws::account::AccountOptions;
 use longshore_simcluster::world;
 
 /// Tells these dice from those of the other scenarios.
@@ -37,7 +37,7 @@ spec:
 /// The scenario of a seed.
 pub(super) fn scenario(seed: u64, size: u32) -> GeneratedScenario {
     let mut rng = Rng::new(seed ^ EC2);
-    let mut options = Options::default();
+    let mut options = AccountOptions::default();
     account(&mut rng, &mut options);
     let replicas = if rng.hits(0.3) { 2 } else { 1 };
     let elects = replicas > 1 || rng.hits(0.15);
@@ -63,7 +63,7 @@ pub(super) fn scenario(seed: u64, size: u32) -> GeneratedScenario {
     };
     GeneratedScenario {
         seed,
-        world: world::Options::default(),
+        world: world::WorldOptions::default(),
         replicas,
         elects,
         repairs,
@@ -104,7 +104,7 @@ fn workloads(rng: &mut Rng, size: u32) -> Workloads {
 }
 
 /// Each habit of an account occurs in some scenarios only.
-fn account(rng: &mut Rng, options: &mut Options) {
+fn account(rng: &mut Rng, options: &mut AccountOptions) {
     options.never_register = rng.share(0.3, 0.1);
     options.never_ready = rng.share(0.2, 0.1);
     options.interruptions = rng.share(0.5, 1.0);

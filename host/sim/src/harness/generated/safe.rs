@@ -62,9 +62,9 @@ pub(super) fn scenario(
     types: Arc<(Catalogue, Symbols)>,
 ) -> GeneratedScenario {
     let mut rng = Rng::new(seed ^ SAFE);
-    let mut world = world::Options {
+    let mut world = world::WorldOptions {
         types: Some(types),
-        ..world::Options::default()
+        ..world::WorldOptions::default()
     };
     world.timing.scheduler_lag = seconds(rng.one_of(&[0, 1, 2, 4]));
     world.timing.detach = seconds(rng.one_of(&[0, 5, 20]));
@@ -122,7 +122,7 @@ provisioner: sim.longshore.dev
 volumeBindingMode: WaitForFirstConsumer
 ";
 
-fn cloud_of(rng: &mut Rng, cloud: &mut cloud::Options) {
+fn cloud_of(rng: &mut Rng, cloud: &mut cloud::CloudOptions) {
     let faults = &mut cloud.faults;
     faults.fail = rng.share(0.4, 0.3);
     faults.slow = rng.share(0.4, 0.3);

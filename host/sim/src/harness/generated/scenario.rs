@@ -6,7 +6,7 @@ use longshore_live::environment::RepairMode;
 
 use super::event::ScenarioEvent;
 #[cfg(feature = "aws")]
-use crate::harness::aws::account::Options;
+use crate::harness::aws::account::AccountOptions;
 use crate::harness::setup::Jump;
 use longshore_simcluster::faults::RequestFaults;
 use longshore_simcluster::world;
@@ -18,7 +18,7 @@ pub const HOUR: Duration = Duration::from_secs(3600);
 pub struct GeneratedScenario {
     pub seed: u64,
     /// The cluster and its cloud, with the cloud's own faults.
-    pub world: world::Options,
+    pub world: world::WorldOptions,
     /// Processes of the daemon.
     pub replicas: u32,
     /// Whether they ask for a Lease.
@@ -39,5 +39,5 @@ pub struct GeneratedScenario {
     pub operator: Vec<ScenarioEvent>,
     /// The account of AWS that nodes come from; nothing for the simulated cloud.
     #[cfg(feature = "aws")]
-    pub ec2: Option<Options>,
+    pub ec2: Option<AccountOptions>,
 }

@@ -18,9 +18,9 @@ impl GeneratedScenario {
     /// The scenario of a seed. `size` is about how many nodes there are at the busiest.
     pub fn new(seed: u64, size: u32, types: Arc<(Catalogue, Symbols)>) -> Self {
         let mut rng = Rng::new(seed);
-        let mut world = world::Options {
+        let mut world = world::WorldOptions {
             types: Some(types),
-            ..world::Options::default()
+            ..world::WorldOptions::default()
         };
         cloud_of(&mut rng, &mut world.cloud);
         let replicas = if rng.hits(0.15) { 2 } else { 1 };
@@ -60,7 +60,7 @@ pub(super) fn repairs_of(rng: &mut Rng) -> RepairMode {
 }
 
 /// Each fault of the cloud occurs in some scenarios only, so that others run without it.
-fn cloud_of(rng: &mut Rng, cloud: &mut cloud::Options) {
+fn cloud_of(rng: &mut Rng, cloud: &mut cloud::CloudOptions) {
     let faults = &mut cloud.faults;
     faults.fail = rng.share(0.5, 0.3);
     faults.slow = rng.share(0.4, 0.3);

@@ -8,12 +8,12 @@ use longshore_live::config::reader::Table;
 use super::known::ScenarioBasics;
 use super::values::{MAX_SCENARIO, moment, share};
 use crate::scenario::Window;
-use longshore_simcluster::cloud::{self, Disturbances, Latencies, Options};
+use longshore_simcluster::cloud::{self, CloudOptions, Disturbances, Latencies};
 use longshore_simcluster::faults::RequestFaults;
 
 /// The cloud, and the windows in which things go wrong.
-pub fn disturbances(root: &mut Table, known: &ScenarioBasics) -> (Options, Vec<Window>) {
-    let mut options = Options::default();
+pub fn disturbances(root: &mut Table, known: &ScenarioBasics) -> (CloudOptions, Vec<Window>) {
+    let mut options = CloudOptions::default();
     if let Some(mut table) = root.table("cloud") {
         options.latencies = pace(&mut table);
         if known.on_ec2 {

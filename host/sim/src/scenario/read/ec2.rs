@@ -8,12 +8,12 @@ use serde_json::json;
 
 use super::files::MAX_WORLD_BYTES;
 use super::values::path;
-use crate::harness::aws::Options;
+use crate::harness::aws::AccountOptions;
 use longshore_simcluster::cloud;
 
 /// The account: that of `world`, or the built-in region.
-pub fn account(root: &mut Table, folder: &Path) -> Options {
-    let mut options = Options::default();
+pub fn account(root: &mut Table, folder: &Path) -> AccountOptions {
+    let mut options = AccountOptions::default();
     if root.text("instance-types").is_some() {
         let message = "`instance-types` means nothing with `provider = \"aws\"`".into();
         let hint = "EC2 says which types there are: name a file of a region under `world`, or \
@@ -42,7 +42,7 @@ pub fn account(root: &mut Table, folder: &Path) -> Options {
 }
 
 /// What can be bought: type, zone and capacity type of each.
-pub fn offerings(options: &Options) -> Vec<[String; 3]> {
+pub fn offerings(options: &AccountOptions) -> Vec<[String; 3]> {
     let mut all = Vec::new();
     for one in options.account.types.values() {
         for zone in &one.zones {
@@ -58,7 +58,7 @@ pub fn offerings(options: &Options) -> Vec<[String; 3]> {
 }
 
 /// What [cloud] and [spot] say.
-pub fn apply(options: &mut Options, cloud: &cloud::Options) {
+pub fn apply(options: &mut AccountOptions, cloud: &cloud::CloudOptions) {
     let spread = |mean: std::time::Duration, spread: f64| {
         let of = |share: f64| i64::try_from(mean.mul_f64(share).as_millis()).unwrap_or(i64::MAX);
         (of(1.0 - spread), of(1.0 + spread))

@@ -10,7 +10,7 @@ use super::values::{MAX_SCENARIO, moment, path, share};
 use crate::scenario::{Policy, ScenarioEvent};
 
 #[derive(Clone, Copy)]
-enum Kind {
+enum ScenarioEventKind {
     Apply,
     Break,
     CutLease,
@@ -25,19 +25,19 @@ enum Kind {
     StallWatches,
 }
 
-const KINDS: [(&str, Kind); 12] = [
-    ("apply", Kind::Apply),
-    ("break", Kind::Break),
-    ("cut-lease", Kind::CutLease),
-    ("delete", Kind::Delete),
-    ("drop-watches", Kind::DropWatches),
-    ("forget-history", Kind::ForgetHistory),
-    ("interrupt", Kind::Interrupt),
-    ("kill-daemon", Kind::KillDaemon),
-    ("policy", Kind::Policy),
-    ("prices", Kind::Prices),
-    ("shortage", Kind::Shortage),
-    ("stall-watches", Kind::StallWatches),
+const KINDS: [(&str, ScenarioEventKind); 12] = [
+    ("apply", ScenarioEventKind::Apply),
+    ("break", ScenarioEventKind::Break),
+    ("cut-lease", ScenarioEventKind::CutLease),
+    ("delete", ScenarioEventKind::Delete),
+    ("drop-watches", ScenarioEventKind::DropWatches),
+    ("forget-history", ScenarioEventKind::ForgetHistory),
+    ("interrupt", ScenarioEventKind::Interrupt),
+    ("kill-daemon", ScenarioEventKind::KillDaemon),
+    ("policy", ScenarioEventKind::Policy),
+    ("prices", ScenarioEventKind::Prices),
+    ("shortage", ScenarioEventKind::Shortage),
+    ("stall-watches", ScenarioEventKind::StallWatches),
 ];
 
 /// All of them, with those that come again.
@@ -65,13 +65,17 @@ pub fn events(root: &mut Table, known: &ScenarioBasics) -> Vec<(Duration, Scenar
     events
 }
 
-fn act(table: &mut Table, kind: Kind, known: &ScenarioBasics) -> Option<ScenarioEvent> {
+fn act(
+    table: &mut Table,
+    kind: ScenarioEventKind,
+    known: &ScenarioBasics,
+) -> Option<ScenarioEvent> {
     Some(match kind {
-        Kind::KillDaemon => ScenarioEvent::KillDaemon,
-        Kind::DropWatches => ScenarioEvent::DropWatches,
-        Kind::ForgetHistory => ScenarioEvent::ForgetHistory,
-        Kind::StallWatches => ScenarioEvent::StallWatches(length(table)?),
-        Kind::CutLease => {
+        ScenarioEventKind::KillDaemon => ScenarioEvent::KillDaemon,
+        ScenarioEventKind::DropWatches => ScenarioEvent::DropWatches,
+        ScenarioEventKind::ForgetHistory => ScenarioEvent::ForgetHistory,
+        ScenarioEventKind::StallWatches => ScenarioEvent::StallWatches(length(table)?),
+        ScenarioEventKind::CutLease => {
             if known.replicas < 2 {
                 let hint = "write `replicas = 2` in [daemon]".into();
                 table.fault_at(
@@ -82,25 +86,25 @@ fn act(table: &mut Table, kind: Kind, known: &ScenarioBasics) -> Option<Scenario
             }
             ScenarioEvent::CutLease(length(table)?)
         }
-        Kind::Shortage => ScenarioEvent::Shortage {
+        ScenarioEventKind::Shortage => ScenarioEvent::Shortage {
             offerings: offerings(table, known),
             length: length(table)?,
         },
-        Kind::Interrupt => {
+        ScenarioEventKind::Interrupt => {
             let share = share(table, "share", "the spot instances that run").unwrap_or(1.0);
             ScenarioEvent::Interrupt {
                 offerings: offerings(table, known),
                 share,
             }
         }
-        Kind::Break => {
+        ScenarioEventKind::Break => {
             let nodes = table.count("nodes").unwrap_or(1);
             ScenarioEvent::Break {
                 offerings: offerings(table, known),
                 nodes,
             }
         }
-        Kind::Prices => {
+        ScenarioEventKind::Prices => {
             if known.on_ec2 {
                 let message = "`prices` means nothing with `provider = \"aws\"`".into();
                 let hint = "prices of the emulated EC2 stay as its world has them";
@@ -117,7 +121,7 @@ fn act(table: &mut Table, kind: Kind, known: &ScenarioBasics) -> Option<Scenario
                 times,
             }
         }
-        Kind::Apply => {
+        ScenarioEventKind::Apply => {
             if !table.has("manifests") {
                 table.missing("manifests", "[\"…\"]");
             }
@@ -127,8 +131,8 @@ fn act(table: &mut Table, kind: Kind, known: &ScenarioBasics) -> Option<Scenario
                 objects,
             }
         }
-        Kind::Delete => delete(table)?,
-        Kind::Policy => ScenarioEvent::Policy(Box::new(policy(table, known)?)),
+        ScenarioEventKind::Delete => delete(table)?,
+        ScenarioEventKind::Policy => ScenarioEvent::Policy(Box::new(policy(table, known)?)),
     })
 }
 

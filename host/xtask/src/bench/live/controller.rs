@@ -11,7 +11,7 @@ use anyhow::{Context as _, ensure};
 use longshore_xtask::control_plane::{self, ControlPlane};
 
 /// A program that makes nodes for pods.
-pub struct Kind {
+pub struct ControllerKind {
     /// What tables call it.
     pub name: &'static str,
     pub program: PathBuf,
@@ -21,7 +21,7 @@ pub struct Kind {
     pub variables: &'static [(&'static str, &'static str)],
 }
 
-impl Kind {
+impl ControllerKind {
     /// Whether it is Longshore.
     fn is_ours(&self) -> bool {
         self.name == "longshore"
@@ -30,7 +30,7 @@ impl Kind {
 
 /// What runs are made with.
 pub struct Bench {
-    pub kinds: Vec<Kind>,
+    pub kinds: Vec<ControllerKind>,
     pub types: PathBuf,
 }
 
@@ -78,7 +78,11 @@ pub struct Usage {
 
 impl Controller {
     /// Starts it: with its rights by `deploy/` if it is ours, else with all rights.
-    pub fn start(kind: &Kind, plane: &ControlPlane, types: &Path) -> anyhow::Result<Self> {
+    pub fn start(
+        kind: &ControllerKind,
+        plane: &ControlPlane,
+        types: &Path,
+    ) -> anyhow::Result<Self> {
         let config = if kind.is_ours() {
             plane.longshore_kubeconfig()
         } else {
@@ -89,7 +93,7 @@ impl Controller {
 
     /// Starts it beside any server, to lead or to ask for the Lease first.
     pub fn start_at(
-        kind: &Kind,
+        kind: &ControllerKind,
         kubeconfig: &Path,
         types: &Path,
         leads: bool,

@@ -8,7 +8,7 @@ use anyhow::{Context as _, bail};
 use longshore_xtask::control_plane::{ControlPlane, Request};
 use serde_json::Value;
 
-use super::controller::{Bench, Controller, Kind, Usage};
+use super::controller::{Bench, Controller, ControllerKind, Usage};
 use super::load::{self, Mixes};
 use super::readiness::Readiness;
 use super::wait::{pool_is_ready, until};
@@ -181,7 +181,7 @@ fn row(case: &str, kind: &str, outcome: &RunOutcome) -> Vec<String> {
 /// One run: with `ready`, the controller is there before the pods are; else the pods are there
 /// before it is.
 fn once(
-    kind: &Kind,
+    kind: &ControllerKind,
     types: &Path,
     objects: &[Value],
     wanted: usize,

@@ -12,7 +12,7 @@ use anyhow::Context as _;
 use longshore_xtask::control_plane::ControlPlane;
 use serde_json::{Value, json};
 
-use super::controller::{Bench, Controller, Kind};
+use super::controller::{Bench, Controller, ControllerKind};
 use super::load;
 use super::readiness::Readiness;
 use super::wait::{pool_is_ready, until, within};
@@ -61,7 +61,7 @@ pub fn swaps(bench: &Bench, count: u64) -> anyhow::Result<String> {
     let plane = ControlPlane::start("bench-swaps")?;
     plane.apply(&load::list(&load::pool(&[])))?;
     let ours = &bench.kinds[0];
-    let kind = Kind {
+    let kind = ControllerKind {
         name: ours.name,
         program: ours.program.clone(),
         config: Some(config),

@@ -17,7 +17,7 @@ const START_TIMEOUT: Duration = Duration::from_secs(30);
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A kind of objects and where the API server has it.
-pub struct Kind {
+pub struct ServedKind {
     name: &'static str,
     group: &'static str,
     plural: &'static str,
@@ -29,8 +29,8 @@ const fn kind(
     group: &'static str,
     plural: &'static str,
     is_namespaced: bool,
-) -> Kind {
-    Kind {
+) -> ServedKind {
+    ServedKind {
         name,
         group,
         plural,
@@ -39,7 +39,7 @@ const fn kind(
 }
 
 /// Kinds that worlds are made of and that plans read, in the order in which they are taken away.
-const KINDS: [Kind; 10] = [
+const KINDS: [ServedKind; 10] = [
     kind("Pod", "v1", "pods", true),
     kind(
         "PersistentVolumeClaim",
@@ -60,8 +60,8 @@ const STORAGE: &str = "storage.k8s.io/v1";
 /// Namespaces that worlds use.
 pub const NAMESPACES: [&str; 3] = ["default", "team-a", "team-b"];
 
-impl Kind {
-    fn of(name: &str) -> anyhow::Result<&'static Kind> {
+impl ServedKind {
+    fn of(name: &str) -> anyhow::Result<&'static ServedKind> {
         let found = KINDS.iter().find(|kind| kind.name == name);
         found.with_context(|| format!("worlds have no {name}"))
     }
@@ -110,7 +110,7 @@ impl Api {
     /// Makes objects, one after the other.
     pub fn create(&self, objects: &[Value]) -> anyhow::Result<()> {
         for object in objects {
-            let kind = Kind::of(object["kind"].as_str().unwrap_or_default())?;
+            let kind = ServedKind::of(object["kind"].as_str().unwrap_or_default())?;
             let path = kind.path(object["metadata"]["namespace"].as_str().or(Some("default")));
             self.ask("POST", &path, "application/json", object)?;
         }
@@ -169,7 +169,10 @@ impl Api {
 
     fn path_of(kind: &str, name: &str) -> anyhow::Result<String> {
         let (namespace, name) = name.split_once('/').unwrap_or(("default", name));
-        Ok(format!("{}/{name}", Kind::of(kind)?.path(Some(namespace))))
+        Ok(format!(
+            "{}/{name}",
+            ServedKind::of(kind)?.path(Some(namespace))
+        ))
     }
 
     /// One request. HTTP/1.0: the answer ends with the connection.

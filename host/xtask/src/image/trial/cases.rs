@@ -199,7 +199,7 @@ fn merge(object: &mut Value, other: Value) {
     object.extend(other);
 }
 
-/// An account with the cluster and the queue that the chart was told of.
+/// An account with the cluster and the queue that are in the values of the chart.
 fn world(env: &BTreeMap<String, String>) -> Result<Value> {
     let file = longshore_xtask::guests::root().join(WORLD);
     let packed =

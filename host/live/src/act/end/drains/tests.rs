@@ -20,11 +20,17 @@ fn answered(drains: &Drains, pods: &[(&str, u64)], version: u64) {
 }
 
 fn seen(drains: &Drains, name: &str, node: &str, version: u64) -> Vec<String> {
-    drains.observe(Kind::Pod, &Change::Upsert(pod(name, node, version).into()))
+    drains.observe(
+        ObjectKind::Pod,
+        &Change::Upsert(pod(name, node, version).into()),
+    )
 }
 
 fn gone(drains: &Drains, name: &str, version: u64) -> Vec<String> {
-    drains.observe(Kind::Pod, &Change::Remove(pod(name, "n", version).into()))
+    drains.observe(
+        ObjectKind::Pod,
+        &Change::Remove(pod(name, "n", version).into()),
+    )
 }
 
 /// Names and versions of the pods that are kept.
@@ -96,12 +102,12 @@ fn a_pod_that_goes_while_a_list_is_under_way_is_not_kept_for_ever() {
 fn a_new_list_of_all_pods_takes_away_what_it_does_not_name() {
     let drains = begun();
     listed(&drains, &[("a", 1), ("b", 1), ("c", 1)], 2);
-    drains.observe(Kind::Pod, &Change::Begin);
+    drains.observe(ObjectKind::Pod, &Change::Begin);
     seen(&drains, "a", "n", 1);
     seen(&drains, "b", "m", 4);
     listed(&drains, &[("a", 1), ("d", 6)], 6);
     assert_eq!(
-        drains.observe(Kind::Pod, &Change::End),
+        drains.observe(ObjectKind::Pod, &Change::End),
         [""; 0],
         "d was listed on its own meanwhile"
     );
@@ -184,7 +190,7 @@ fn attachments_are_known_by_node() {
         let json = format!(
             r#"{{"metadata":{{"name":"{name}"}},"spec":{{"nodeName":"{node}","source":{{"persistentVolumeName":"pv-{name}"}}}}}}"#
         );
-        drains.observe(Kind::VolumeAttachment, &Change::Upsert(json.into()))
+        drains.observe(ObjectKind::VolumeAttachment, &Change::Upsert(json.into()))
     };
     let names = |node: &str| {
         drains
@@ -201,12 +207,15 @@ fn attachments_are_known_by_node() {
     assert_eq!((names("n").as_str(), names("m").as_str()), ("a b", "c"));
     assert_eq!(drains.attachments("m")[0].volume.as_deref(), Some("pv-c"));
     let gone = drains.observe(
-        Kind::VolumeAttachment,
+        ObjectKind::VolumeAttachment,
         &Change::Remove(r#"{"metadata":{"name":"a"}}"#.into()),
     );
     assert_eq!((gone, names("n").as_str()), (vec!["n".to_owned()], "b"));
-    drains.observe(Kind::VolumeAttachment, &Change::Begin);
+    drains.observe(ObjectKind::VolumeAttachment, &Change::Begin);
     upsert("c", "m");
-    assert_eq!(drains.observe(Kind::VolumeAttachment, &Change::End), ["n"]);
+    assert_eq!(
+        drains.observe(ObjectKind::VolumeAttachment, &Change::End),
+        ["n"]
+    );
     assert_eq!((names("n").as_str(), names("m").as_str()), ("", "c"));
 }

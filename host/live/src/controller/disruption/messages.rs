@@ -1,4 +1,5 @@
-//! What is said of nodes that stay, and of budgets in the way.
+//! Log lines and Events about what a look left: proposals that the check refused, nodes that stay,
+//! and budgets in the way.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -44,8 +45,8 @@ pub(super) fn budgets_in_the_way(
 }
 
 impl Controller {
-    /// Says what the check has refused of a look: its nodes stay, and the rest goes on.
-    pub(super) fn tell_refused(&self, decision: &Decision) {
+    /// Logs and counts proposals that the check has refused. Their nodes stay, the rest goes on.
+    pub(super) fn report_refused(&self, decision: &Decision) {
         let refused = &decision.round.refused;
         if refused.is_empty() {
             return;
@@ -67,19 +68,19 @@ impl Controller {
         }
     }
 
-    /// Forgets of which nodes something was said so long ago that it may be said again.
-    pub(super) fn forget_told(&mut self, now: Instant) {
+    /// Forgets reports of nodes older than [`staying::REPEAT_INTERVAL`]: they may be repeated.
+    pub(super) fn forget_old_reports(&mut self, now: Instant) {
         let is_new = |at: &Instant| now.saturating_duration_since(*at) < staying::REPEAT_INTERVAL;
-        if !self.disruption.told.values().all(is_new) {
-            Arc::make_mut(&mut self.disruption.told).retain(|_, at| is_new(at));
+        if !self.disruption.last_reported.values().all(is_new) {
+            Arc::make_mut(&mut self.disruption.last_reported).retain(|_, at| is_new(at));
         }
     }
 
-    /// Says of nodes that consolidation leaves what is in the way.
-    pub(super) fn tell_staying(&mut self, decision: &Decision, now: Instant) {
+    /// Writes Events about nodes that stay, with the reason, and notes when that was.
+    pub(super) fn report_staying(&mut self, decision: &Decision, now: Instant) {
         let mut all = Vec::new();
         for staying in &decision.stays {
-            Arc::make_mut(&mut self.disruption.told).insert(staying.node.clone(), now);
+            Arc::make_mut(&mut self.disruption.last_reported).insert(staying.node.clone(), now);
             let claim = self.node_and_claim(&staying.node).map(|(_, claim)| claim);
             all.push((
                 staying.node.clone(),
@@ -99,9 +100,9 @@ impl Controller {
         });
     }
 
-    /// Says which NodePools' budgets are in the way, again and again: the API server forgets an Event
-    /// after an hour.
-    pub(super) fn tell_blocked(&self) {
+    /// Writes Events about NodePools whose budgets are in the way. They are repeated, as the API server
+    /// forgets an Event after an hour.
+    pub(super) fn report_blocked(&self) {
         if !self.was_leader {
             return;
         }
