@@ -138,14 +138,13 @@ pub fn longshore() -> anyhow::Result<PathBuf> {
 pub fn longshore_and_sim() -> anyhow::Result<PathBuf> {
     run(cargo(&[
         "build",
-        "--release",
         "--package",
         "longshore",
         "--package",
         "longshore-sim",
     ]))?;
-    built("longshore-sim")?;
-    built("longshore")
+    built_in("debug", "longshore-sim")?;
+    built_in("debug", "longshore")
 }
 
 /// The daemon with EC2, in the profile of the tests: to optimize the SDK takes longer.
