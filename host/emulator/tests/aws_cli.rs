@@ -3,8 +3,9 @@
 
 use std::process::{Command, Output};
 
+use crate::background::background;
 use libtest_mimic::{Failed, Trial};
-use longshore_emulator::{Account, World, serve};
+use longshore_emulator::{Account, World};
 
 type Test = fn(&Cli) -> Result<(), Failed>;
 
@@ -42,27 +43,18 @@ fn missing() -> Option<String> {
 /// The CLI with an emulator.
 struct Cli {
     url: String,
-    /// Serves until it is dropped.
-    _runtime: tokio::runtime::Runtime,
 }
 
 impl Cli {
     fn new() -> Result<Self, Failed> {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .enable_all()
-            .build()?;
         let mut account = Account::default_region();
         account.settings.lag_milliseconds = (0, 0);
         account.settings.start_milliseconds = (0, 0);
         account.settings.stop_milliseconds = (0, 0);
         account.roles.insert("node".to_owned());
-        let server = runtime.block_on(serve::serve(0, World::new(account, 1)))?;
-        let url = format!("http://{}", server.address()?);
-        runtime.spawn(server.run());
+        let address = background(World::new(account, 1))?;
         Ok(Cli {
-            url,
-            _runtime: runtime,
+            url: format!("http://{address}"),
         })
     }
 

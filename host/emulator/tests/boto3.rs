@@ -3,8 +3,9 @@
 
 use std::process::Command;
 
+use crate::background::background;
 use libtest_mimic::{Failed, Trial};
-use longshore_emulator::{Account, World, serve};
+use longshore_emulator::{Account, World};
 
 pub fn trials() -> Vec<Trial> {
     let reason = missing();
@@ -29,18 +30,10 @@ fn missing() -> Option<String> {
 }
 
 fn every_reply() -> Result<(), Failed> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .enable_all()
-        .thread_name("emulator")
-        .build()?;
     let mut account = Account::default_region();
     // The script launches with a profile that it has just made.
     account.settings.profile_milliseconds = 0;
-    let world = World::new(account, 1);
-    let server = runtime.block_on(serve::serve(0, world))?;
-    let url = format!("http://{}", server.address()?);
-    runtime.spawn(server.run());
+    let url = format!("http://{}", background(World::new(account, 1))?);
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tools/check_with_boto3.py");
     let done = Command::new(python()).arg(script).arg(url).output()?;
     let (said, wrong) = (

@@ -2,6 +2,7 @@
 //! not when they are compiled.
 
 mod aws_cli;
+mod background;
 mod boto3;
 
 use std::process::ExitCode;

@@ -1,6 +1,7 @@
 //! Calls of the emulated AWS, as requests and replies.
 
 mod actions;
+mod background;
 mod common;
 mod faults;
 mod fleets;

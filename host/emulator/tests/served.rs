@@ -4,23 +4,14 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use longshore_emulator::{Account, World, serve};
+use crate::background::background;
+use longshore_emulator::{Account, World};
 use serde_json::{Value, json};
 
-fn server() -> (tokio::runtime::Runtime, SocketAddr) {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .enable_all()
-        .build()
-        .unwrap();
+fn server() -> SocketAddr {
     let mut account = Account::default_region();
     account.settings.duplicate_share = 0.1;
-    let server = runtime
-        .block_on(serve::serve(0, World::new(account, 1)))
-        .unwrap();
-    let address = server.address().unwrap();
-    runtime.spawn(server.run());
-    (runtime, address)
+    background(World::new(account, 1)).unwrap()
 }
 
 /// A connection that is kept.
@@ -70,7 +61,7 @@ impl Client {
 
 #[test]
 fn a_long_poll_ends_when_a_message_comes() {
-    let (_runtime, address) = server();
+    let address = server();
     let waiting = std::thread::spawn(move || {
         let began = Instant::now();
         let receive = json!({"QueueUrl": "x/demo", "WaitTimeSeconds": 20});
@@ -92,7 +83,7 @@ fn a_long_poll_ends_when_a_message_comes() {
 
 #[test]
 fn a_dropped_reply_ends_the_connection_after_the_commit() {
-    let (_runtime, address) = server();
+    let address = server();
     let mut client = Client::new(address);
     let faults = json!([{"drop": {"when": "after", "on": {"action": "SendMessage", "times": 1}}}]);
     client.call("/_emulator/faults", "-", &faults).unwrap();
@@ -106,7 +97,7 @@ fn a_dropped_reply_ends_the_connection_after_the_commit() {
 
 #[test]
 fn ten_thousand_messages_with_duplicates_and_rubbish_are_served_in_a_minute() {
-    let (_runtime, address) = server();
+    let address = server();
     let mut client = Client::new(address);
     let rubbish = |at: u32| ["", "{", "null", "[1]", "\u{fffd}"][at as usize % 5];
     let body = |at: u32| match at % 10 {
