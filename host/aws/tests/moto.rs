@@ -491,7 +491,7 @@ fn parameters(cloud: &mut Cloud, runtime: &tokio::runtime::Runtime) {
     });
 }
 
-/// What the handler was told.
+/// The interruptions that the handler got.
 #[derive(Default)]
 struct Remembers(Mutex<Vec<(InterruptionKind, String)>>);
 
@@ -527,8 +527,8 @@ fn queue(cloud: &mut Cloud, runtime: &tokio::runtime::Runtime) {
         while handler.0.lock().unwrap().is_empty() && begun.elapsed() < Duration::from_secs(60) {
             queue.batch().await.unwrap();
         }
-        let told = handler.0.lock().unwrap().clone();
-        assert_eq!(told, [(InterruptionKind::SpotInterrupted, id)]);
+        let interrupted = handler.0.lock().unwrap().clone();
+        assert_eq!(interrupted, [(InterruptionKind::SpotInterrupted, id)]);
         // What was handled is deleted, rubbish too.
         let left = cloud.clients.sqs.get_queue_attributes().queue_url(&url);
         let left = left.attribute_names(aws_sdk_sqs::types::QueueAttributeName::All);

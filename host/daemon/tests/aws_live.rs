@@ -14,8 +14,8 @@ use serde_json::json;
 #[path = "plane/foreign.rs"]
 mod foreign;
 use super::plane::{
-    self, Daemon, Suite, deployment, ensure_told, get, instance_of, names, objects, running, until,
-    within,
+    self, Daemon, Suite, deployment, ensure_event, get, instance_of, names, objects, running,
+    until, within,
 };
 
 pub fn suite() -> Suite {
@@ -151,7 +151,7 @@ impl Scene {
     }
 
     /// Adds the daemon's last lines to an error.
-    fn told<T>(&self, result: Result<T>) -> Result<T> {
+    fn with_log<T>(&self, result: Result<T>) -> Result<T> {
         result.with_context(|| {
             let log = self.daemon.log().unwrap_or_default();
             let lines: Vec<&str> = log.lines().rev().take(40).collect();
@@ -185,9 +185,9 @@ impl Scene {
 
 fn up_and_down() -> Result<()> {
     let scene = Scene::new("aws-up-and-down")?;
-    scene.told(scene.ready())?;
+    scene.with_log(scene.ready())?;
     scene.plane.apply(&deployment("web", 30, ""))?;
-    scene.told(scene.run(30))?;
+    scene.with_log(scene.run(30))?;
     let claims = objects(&scene.plane, "nodeclaims", &[])?;
     let nodes = objects(&scene.plane, "nodes", &[])?;
     let living = scene.emulator.instances()?;
@@ -245,14 +245,14 @@ fn up_and_down() -> Result<()> {
             Ok(none && scene.emulator.instances()?.is_empty())
         },
     );
-    scene.told(ended)
+    scene.with_log(ended)
 }
 
 fn interrupted() -> Result<()> {
     let scene = Scene::new("aws-interrupted")?;
-    scene.told(scene.ready())?;
+    scene.with_log(scene.ready())?;
     scene.plane.apply(&deployment("web", 3, ""))?;
-    scene.told(scene.run(3))?;
+    scene.with_log(scene.run(3))?;
     let before = names(&scene.plane, "nodeclaims")?;
     let living = scene.emulator.instances()?;
     let instance = living.first().context("an instance")?;
@@ -267,7 +267,7 @@ fn interrupted() -> Result<()> {
         "its node is tainted",
         || Ok(get(&scene.plane, "nodes", path)?.contains("karpenter.sh/disrupted")),
     );
-    scene.told(tainted)?;
+    scene.with_log(tainted)?;
     println!(
         "tainted {:.1} s after the message",
         sent.elapsed().as_secs_f64()
@@ -277,20 +277,20 @@ fn interrupted() -> Result<()> {
         let kept = after.iter().filter(|name| before.contains(name)).count();
         Ok(kept + 1 == before.len() && after.len() == before.len() && running(&scene.plane)? == 3)
     });
-    scene.told(replaced)?;
-    ensure_told(&scene.plane, "SpotInterrupted")
+    scene.with_log(replaced)?;
+    ensure_event(&scene.plane, "SpotInterrupted")
 }
 
 fn short() -> Result<()> {
     let scene = Scene::new("aws-short")?;
-    scene.told(scene.ready())?;
+    scene.with_log(scene.ready())?;
     // No spot anywhere, and one zone has nothing at all.
     scene.emulator.faults(&json!([
         {"capacity": {"capacityType": "spot", "free": 0}},
         {"capacity": {"zone": "us-east-1a", "free": 0}},
     ]))?;
     scene.plane.apply(&deployment("web", 6, ""))?;
-    scene.told(scene.run(6))?;
+    scene.with_log(scene.run(6))?;
     for node in objects(&scene.plane, "nodes", &[])? {
         let labels = &node["metadata"]["labels"];
         ensure!(
@@ -307,7 +307,7 @@ fn short() -> Result<()> {
 
 fn restarted() -> Result<()> {
     let mut scene = Scene::new("aws-restarted")?;
-    scene.told(scene.ready())?;
+    scene.with_log(scene.ready())?;
     scene.plane.apply(&deployment("web", 20, ""))?;
     let begun = Instant::now();
     // Killed while it launches, several times.
@@ -334,7 +334,7 @@ fn restarted() -> Result<()> {
             Ok(instances == claimed)
         },
     );
-    scene.told(settled)
+    scene.with_log(settled)
 }
 
 /// Nodes of EKS Auto Mode are instances of the same account. Their NodePools, NodeClaims and Nodes are not
@@ -356,9 +356,9 @@ fn shared() -> Result<()> {
         emulator,
         daemon,
     };
-    scene.told(scene.ready())?;
+    scene.with_log(scene.ready())?;
     scene.plane.apply(&deployment("web", 4, ""))?;
-    scene.told(scene.run(4))?;
+    scene.with_log(scene.run(4))?;
     scene
         .plane
         .run(&["scale", "deployment", "web", "--replicas=0"])?;
@@ -366,9 +366,9 @@ fn shared() -> Result<()> {
     let ended = within(300, Duration::from_secs(1), "ours are given back", || {
         Ok(scene.emulator.instances()?.is_empty())
     });
-    scene.told(ended)?;
+    scene.with_log(ended)?;
     std::thread::sleep(Duration::from_secs(60 * minutes()));
-    scene.told(foreign::none_written(&scene.plane, &theirs, &before))
+    scene.with_log(foreign::none_written(&scene.plane, &theirs, &before))
 }
 
 /// `LONGSHORE_SHARED_MINUTES`, for a longer look.
@@ -379,7 +379,7 @@ fn minutes() -> u64 {
 
 fn lacking() -> Result<()> {
     let scene = Scene::new("aws-lacking")?;
-    scene.told(scene.ready())?;
+    scene.with_log(scene.ready())?;
     let wrong = manifests("").replace("karpenter.sh/discovery: demo", "team: none");
     scene.plane.apply(&wrong)?;
     let what = "ec2nodeclass/default";
@@ -390,13 +390,13 @@ fn lacking() -> Result<()> {
     let unready = until("it says that no subnet is found", || {
         Ok(said("status")? == "False" && said("reason")? == "SubnetsNotFound")
     });
-    scene.told(unready)?;
+    scene.with_log(unready)?;
     scene.plane.apply(&deployment("web", 1, ""))?;
     plane::stays(10, "nothing is launched", || {
         Ok(names(&scene.plane, "nodeclaims")?.is_empty())
     })?;
     scene.plane.apply(&manifests(""))?;
-    scene.told(scene.run(1))
+    scene.with_log(scene.run(1))
 }
 
 fn booted() -> Result<()> {
@@ -418,9 +418,9 @@ fn booted() -> Result<()> {
     )?;
     let path = config.to_str().context("a path")?;
     let scene = Scene::with("aws-booted", &["--config", path])?;
-    scene.told(scene.ready())?;
+    scene.with_log(scene.ready())?;
     scene.plane.apply(&deployment("first", 1, ""))?;
-    scene.told(scene.run(1))?;
+    scene.with_log(scene.run(1))?;
     let texts = scene.user_data()?;
     ensure!(
         !scene.daemon.log()?.contains("PolicyRefused"),
@@ -440,9 +440,9 @@ fn booted() -> Result<()> {
     let refused = until("it is said that it fails", || {
         Ok(scene.daemon.log()?.contains("boot 6.6.6: user-data"))
     });
-    scene.told(refused)?;
+    scene.with_log(refused)?;
     scene.plane.apply(&deployment("second", 8, ""))?;
-    scene.told(scene.run(9))?;
+    scene.with_log(scene.run(9))?;
     let nodes = objects(&scene.plane, "nodes", &[])?.len();
     let texts = scene.user_data()?;
     ensure!(
@@ -474,8 +474,8 @@ fn saved() -> Result<()> {
         ensure!(done.status.success(), "{arguments:?}: {said}");
         Ok(String::from_utf8(done.stdout)?)
     };
-    let told = run(&["types", "--provider", "aws", "--save-world"], &world)?;
-    ensure!(told.contains(" in 3 zones of us-east-1, "), "{told}");
+    let output = run(&["types", "--provider", "aws", "--save-world"], &world)?;
+    ensure!(output.contains(" in 3 zones of us-east-1, "), "{output}");
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"},
         "spec": {"containers": [{"name": "web", "resources": {"requests": {"cpu": "1"}}}]},
         "status": {"phase": "Pending", "conditions":

@@ -1005,7 +1005,7 @@ impl Karpenter {
     }
 
     /// Adds its last lines to an error.
-    fn told<T>(&self, result: Result<T>) -> Result<T> {
+    fn with_log<T>(&self, result: Result<T>) -> Result<T> {
         result.with_context(|| {
             let log = std::fs::read_to_string(&self.log).unwrap_or_default();
             let lines: Vec<&str> = log.lines().rev().take(15).collect();
@@ -1038,11 +1038,11 @@ fn by_karpenter_itself() -> Result<()> {
     scene.plane.apply(&pool.to_string())?;
     let karpenter = Karpenter::start(&scene)?;
     let ready = "{.status.conditions[?(@.type=='Ready')].status}";
-    karpenter.told(until("the EC2NodeClass is ready", || {
+    karpenter.with_log(until("the EC2NodeClass is ready", || {
         Ok(get(&scene.plane, "ec2nodeclass/default", ready)? == "True")
     }))?;
     scene.plane.apply(&deployment("web", 6, ""))?;
-    karpenter.told(scales_up(&scene, &BTreeMap::new(), 6))?;
+    karpenter.with_log(scales_up(&scene, &BTreeMap::new(), 6))?;
     let (claims, nodes) = (scene.claims()?, scene.nodes()?);
     let hash = claims
         .values()
@@ -1079,10 +1079,10 @@ fn by_karpenter_itself() -> Result<()> {
     let mut forbidden = WRITES.to_vec();
     forbidden.retain(|action| *action != "DeleteLaunchTemplate");
     let calm = stays_calm(&scene, &claims, &nodes, &instances, calls, &forbidden);
-    karpenter.told(calm)?;
+    karpenter.with_log(calm)?;
     // It does work: another pod gets a node.
     scene
         .plane
         .run(&["scale", "deployment", "web", "--replicas=20"])?;
-    karpenter.told(scales_up(&scene, &claims, 20))
+    karpenter.with_log(scales_up(&scene, &claims, 20))
 }

@@ -360,7 +360,7 @@ fn a_template_knows_the_image_of_each_machine_and_the_version_of_the_cluster() {
 
 #[test]
 fn the_disks_of_each_machine_are_told_as_far_as_they_are_known() {
-    let told = |family: &str, mappings: Value| {
+    let rendered = |family: &str, mappings: Value| {
         let node_class = serde_json::json!({
             "apiVersion": "karpenter.k8s.aws/v1", "kind": "EC2NodeClass",
             "metadata": {"name": "default"},
@@ -412,7 +412,7 @@ fn the_disks_of_each_machine_are_told_as_far_as_they_are_known() {
             "[NaN, NaN]",
         ),
     ] {
-        let said = told(family, mappings.clone());
+        let said = rendered(family, mappings.clone());
         assert_eq!(said, format!("{roots} [0, 4]"), "{family}: {mappings}");
     }
 }

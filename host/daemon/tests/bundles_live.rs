@@ -80,7 +80,7 @@ fn scratch() -> Result<PathBuf> {
 }
 
 /// What `longshore status` says of the policy.
-fn told(daemon: &Daemon) -> Result<String> {
+fn status_of_policy(daemon: &Daemon) -> Result<String> {
     let at = format!("127.0.0.1:{}", daemon.status);
     let mut command = Command::new(env!("CARGO_BIN_EXE_longshore"));
     let out = command.args(["status", "--at", &at]).output()?;
@@ -139,7 +139,7 @@ fn misbehaves() -> Result<()> {
     until("pods run while the registry is dead", || {
         Ok(running(&plane)? == 3)
     })?;
-    let said = told(&daemon)?;
+    let said = status_of_policy(&daemon)?;
     ensure!(said.contains("Connection refused"), "{said}");
     until("an Event says so", || {
         let events = plane.run(&["get", "events", "-A", "-o", "jsonpath={.items[*].reason}"])?;
@@ -170,7 +170,7 @@ fn misbehaves() -> Result<()> {
     *state.lock().unwrap() = (shelf, None);
     config(&folder, &registry.host, &good)?;
     until("the policy is there", || {
-        let said = told(&daemon)?;
+        let said = status_of_policy(&daemon)?;
         Ok(said.contains("flat 1.4.0; signed with") && said.contains("vendor.pub"))
     })?;
     std::fs::remove_dir_all(folder)?;

@@ -545,8 +545,8 @@ fn a_nodepool_that_may_not_be_bought_from_is_told_with_the_reason() {
         "it is static (spec.replicas): its nodes are kept by count",
         "its KWOKNodeClass elsewhere does not exist",
     ] {
-        for told in [stdout(&planned), stdout(&explained)] {
-            assert!(told.contains(why), "{told}");
+        for output in [stdout(&planned), stdout(&explained)] {
+            assert!(output.contains(why), "{output}");
         }
     }
 }

@@ -24,7 +24,7 @@ fn a_hundred_orders_of_the_same_objects_give_the_same_plan() {
     for shuffle in 0..SHUFFLES {
         let seed = shuffle % SEEDS;
         let (mut cluster, mut types) = crate::generate::cluster(seed);
-        let straight = told(&cluster, &types, seed);
+        let straight = plan_in_words(&cluster, &types, seed);
         mix(
             cluster["items"]
                 .as_array_mut()
@@ -33,7 +33,7 @@ fn a_hundred_orders_of_the_same_objects_give_the_same_plan() {
             shuffle,
         );
         assert_eq!(
-            told(&cluster, &types, seed),
+            plan_in_words(&cluster, &types, seed),
             straight,
             "seed {seed}, shuffle {shuffle}"
         );
@@ -45,7 +45,7 @@ fn plans_are_the_same_in_every_build() {
     let mut all = Sha256::new();
     for seed in 0..SEEDS {
         let (cluster, types) = crate::generate::cluster(seed);
-        all.update(told(&cluster, &types, seed));
+        all.update(plan_in_words(&cluster, &types, seed));
     }
     let digest: String = all
         .finalize()
@@ -70,7 +70,7 @@ fn mix<'a>(lists: impl Iterator<Item = &'a mut Vec<Value>>, seed: u64) {
 }
 
 /// The whole plan in words, floats to the last bit.
-fn told(cluster: &Value, types: &Value, seed: u64) -> String {
+fn plan_in_words(cluster: &Value, types: &Value, seed: u64) -> String {
     let mut reader = Reader::new();
     reader.read("cluster.json", cluster.to_string().as_bytes());
     let (mut world, _) = reader.finish();

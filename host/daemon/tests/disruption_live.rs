@@ -90,9 +90,9 @@ fn down_and_up(load: Load) -> Result<()> {
     let ended = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| keep_killing(&plane, &daemon, load.killed_every, &ended));
-        let told = scaling.run().and_then(|scaled| scaled.judge(&plane));
+        let outcome = scaling.run().and_then(|scaled| scaled.judge(&plane));
         ended.store(true, Ordering::Relaxed);
-        told
+        outcome
     })
     .with_context(|| {
         let daemon = daemon.lock().unwrap_or_else(PoisonError::into_inner);

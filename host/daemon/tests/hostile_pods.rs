@@ -156,7 +156,7 @@ fn plan(name: &str, hostile: Vec<Value>) -> Value {
     plan
 }
 
-/// What pods with names of this beginning are told.
+/// Errors of pods whose names have this beginning.
 fn refused(plan: &Value, prefix: &str) -> Vec<String> {
     let errors = plan["errors"].as_object().expect("errors by pod");
     errors
@@ -174,19 +174,19 @@ fn hostile_pods_take_neither_the_time_nor_the_memory_nor_the_place_of_others() {
         ("hostile/names", 10, "10000 namespaces"),
         ("hostile/labels", 10, "bytes of labels"),
     ] {
-        let told = refused(&plan, what);
-        assert_eq!(told.len(), count, "{what}: {told:?}");
+        let errors = refused(&plan, what);
+        assert_eq!(errors.len(), count, "{what}: {errors:?}");
         assert!(
-            told.iter().all(|said| said.contains(why)),
-            "{what}: {told:?}"
+            errors.iter().all(|said| said.contains(why)),
+            "{what}: {errors:?}"
         );
     }
     for what in ["hostile/terms", "hostile/most-spread", "hostile/selected"] {
-        let told = refused(&plan, what);
+        let errors = refused(&plan, what);
         assert_eq!(
-            told.len(),
+            errors.len(),
             0,
-            "{what} ask for much, and nothing keeps them out: {told:?}"
+            "{what} ask for much, and nothing keeps them out: {errors:?}"
         );
     }
 }

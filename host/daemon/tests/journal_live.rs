@@ -101,15 +101,15 @@ fn check(folder: &Path) -> Result<()> {
     let journal = folder.join("journal");
     let path = journal.to_str().context("a path of text")?;
     let replayed = longshore(&["replay", path, "--output", "json"])?;
-    let told = String::from_utf8_lossy(&replayed.stdout).into_owned();
+    let output = String::from_utf8_lossy(&replayed.stdout).into_owned();
     ensure!(
         replayed.status.code() == Some(0),
-        "{told}{}",
+        "{output}{}",
         String::from_utf8_lossy(&replayed.stderr)
     );
-    let verdict: Value = serde_json::from_str(&told)?;
+    let verdict: Value = serde_json::from_str(&output)?;
     let equal = verdict["equal"].as_u64().unwrap_or(0);
-    ensure!(equal >= 4 && verdict["passedOver"] == 0, "{told}");
+    ensure!(equal >= 4 && verdict["passedOver"] == 0, "{output}");
     eprintln!(
         "{equal} rounds, {} observations, {} segments",
         verdict["observations"], verdict["segments"]
@@ -137,22 +137,23 @@ fn check(folder: &Path) -> Result<()> {
         "--scorer",
         other.to_str().unwrap_or_default(),
     ])?;
-    let told = String::from_utf8_lossy(&compared.stdout).into_owned();
+    let output = String::from_utf8_lossy(&compared.stdout).into_owned();
     ensure!(
-        compared.status.code() == Some(0) && told.contains("With other 2.0.0"),
-        "{told}"
+        compared.status.code() == Some(0) && output.contains("With other 2.0.0"),
+        "{output}"
     );
-    eprintln!("{told}");
+    eprintln!("{output}");
     let shown = longshore(&["journal", "show", path, "--rounds"])?;
-    let told = String::from_utf8_lossy(&shown.stdout).into_owned();
+    let output = String::from_utf8_lossy(&shown.stdout).into_owned();
     ensure!(
-        told.lines()
+        output
+            .lines()
             .filter(|line| line.contains(" decided in "))
             .count() as u64
             == equal,
-        "{told}"
+        "{output}"
     );
-    eprintln!("{told}");
+    eprintln!("{output}");
     let found = longshore(&["journal", "grep", "default/web-", path, "--kind", "pod"])?;
     ensure!(
         found.status.code() == Some(0) && found.stdout.len() > 1000,

@@ -17,7 +17,8 @@ use longshore_xtask::control_plane::ControlPlane;
 use serde_json::{Value, json};
 
 use super::plane::{
-    self, Daemon, Suite, deployment, ensure_told, get, instance_of, names, objects, running, within,
+    self, Daemon, Suite, deployment, ensure_event, get, instance_of, names, objects, running,
+    within,
 };
 
 const TESTS: [plane::Test; 6] = [
@@ -329,7 +330,7 @@ fn interrupted() -> Result<()> {
         Ok(!after.contains(instance) && after.len() == 1 && running(&scene.plane)? == 1)
     })?;
     ensure!(!scene.moto.living()?.contains(instance), "it is ended");
-    ensure_told(&scene.plane, "SpotInterrupted")
+    ensure_event(&scene.plane, "SpotInterrupted")
 }
 
 fn drifted() -> Result<()> {

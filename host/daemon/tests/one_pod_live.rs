@@ -192,10 +192,10 @@ fn two_terms() -> Result<()> {
     stays(90, "no more than two further nodes are bought", || {
         Ok(names(&plane, "nodeclaims")?.len() <= before.len() + 2)
     })?;
-    let told = plane.run(&["describe", "pod", "both"])?;
+    let described = plane.run(&["describe", "pod", "both"])?;
     ensure!(
-        told.contains("karpenter"),
-        "nothing is said of the pod:\n{told}"
+        described.contains("karpenter"),
+        "nothing is said of the pod:\n{described}"
     );
     Ok(())
 }
@@ -232,14 +232,14 @@ fn refused_by_kube_scheduler() -> Result<()> {
         Ok(names(&plane, "nodeclaims")?.len() == 1)
     })?;
     let bought = names(&plane, "nodeclaims")?;
-    let told = |what: &str| -> Result<bool> {
+    let pod_says = |what: &str| -> Result<bool> {
         Ok(plane.run(&["describe", "pod", "picky"])?.contains(what))
     };
     until("the pod says that it did not help", || {
-        told("PurchaseDidNotHelp")
+        pod_says("PurchaseDidNotHelp")
     })?;
     ensure!(
-        told("didn't match Pod's node affinity/selector")?,
+        pod_says("didn't match Pod's node affinity/selector")?,
         "kube-scheduler's own words"
     );
     ordinary(&plane)?;

@@ -177,16 +177,16 @@ fn refused() -> Result<()> {
                 .filter(|given| given.split('=').next() != args[0].split('=').next()),
             )
             .output()?;
-        let told = String::from_utf8_lossy(&out.stderr).into_owned();
+        let stderr = String::from_utf8_lossy(&out.stderr).into_owned();
         ensure!(
             out.status.code() == Some(2),
-            "{args:?}: {}\n{told}",
+            "{args:?}: {}\n{stderr}",
             out.status
         );
         for part in said {
             ensure!(
-                told.contains(&part),
-                "{args:?} says nothing of {part}:\n{told}"
+                stderr.contains(&part),
+                "{args:?} says nothing of {part}:\n{stderr}"
             );
         }
     }
@@ -361,8 +361,8 @@ fn storm() -> Result<()> {
         Ok(daemon.metric(gauge)?.is_some_and(|n| n > 0.0))
     })?;
     until("the pods are told until when", || {
-        let told = daemon.ask(&["status"])?;
-        Ok(told.contains("are unavailable until") && told.contains("capacity  "))
+        let status = daemon.ask(&["status"])?;
+        Ok(status.contains("are unavailable until") && status.contains("capacity  "))
     })?;
     let pod = get(&plane, "pods", "{.items[0].metadata.name}")?;
     let explained = daemon.ask(&["explain", "pod", &format!("default/{pod}")])?;

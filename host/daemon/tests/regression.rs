@@ -1157,7 +1157,7 @@ fn repair_of_few(scene: &Scene) -> Result<()> {
     sicken(scene, &nodes[0], "Ready", "False", 0)?;
     std::thread::sleep(Duration::from_secs(2));
     sicken(scene, &nodes[1], "Ready", "False", 31)?;
-    let told = |kind: &str, object: &str| -> Result<bool> {
+    let is_reported = |kind: &str, object: &str| -> Result<bool> {
         let of = format!(
             "involvedObject.kind={kind},involvedObject.name={object},reason=NodeRepairBlocked"
         );
@@ -1174,7 +1174,7 @@ fn repair_of_few(scene: &Scene) -> Result<()> {
         Ok(!scene.stage.plane.run(&args)?.is_empty())
     };
     scene.until(30, "the node and its NodePool are told", || {
-        Ok(told("Node", &nodes[1])? && told("NodePool", scene.name)?)
+        Ok(is_reported("Node", &nodes[1])? && is_reported("NodePool", scene.name)?)
     })?;
     ensure!(
         scene.names("nodes")?.into_iter().eq(nodes.iter().cloned()),
@@ -1408,8 +1408,8 @@ fn tainted_by_others(scene: &Scene) -> Result<()> {
             "json",
         ];
         let events = scene.stage.plane.run(&args)?;
-        let told = events.contains("unusable because of taint test=true:NoExecute");
-        ensure!(told, "{object} is not told");
+        let is_reported = events.contains("unusable because of taint test=true:NoExecute");
+        ensure!(is_reported, "{object} is not told");
     }
     scene.clear()
 }

@@ -888,7 +888,7 @@ fn a_policy_that_costs_all_offerings_alike_is_told_once() {
     scene.edit("one.wasm", &guest("2.0.0", Way::Costs(0.0)));
     scene.settle();
     scene.manager.notices();
-    let told = |scene: &Scene| -> Vec<String> {
+    let notices_of = |scene: &Scene| -> Vec<String> {
         let alike = [NoticeKind::PolicyCostsAlike, NoticeKind::PolicyCostsDiffer];
         let notices = scene.manager.notices().into_iter();
         let notices = notices.filter(|notice| alike.contains(&notice.kind));
@@ -899,7 +899,7 @@ fn a_policy_that_costs_all_offerings_alike_is_told_once() {
     let sentence = format!(
         "policy one costs all {offerings} offerings 0 USD/h for NodePool default: the price decides nothing"
     );
-    assert_eq!(told(&scene), [sentence.as_str()]);
+    assert_eq!(notices_of(&scene), [sentence.as_str()]);
     assert_eq!(scene.manager.status().warnings, [sentence.as_str()]);
     let policy = scene.policy("one");
     assert_eq!(policy.alike.len(), 1);
@@ -909,7 +909,7 @@ fn a_policy_that_costs_all_offerings_alike_is_told_once() {
     scene.edit("one.wasm", &guest("2.0.1", Way::Costs(0.0)));
     scene.settle();
     scene.round();
-    assert!(told(&scene).is_empty());
+    assert!(notices_of(&scene).is_empty());
     // An explanation asks for itself, and names the policy as the configuration does.
     let apart = scene.manager.take().apart();
     let options = longshore_core::planner::PlanOptions::default();
@@ -921,7 +921,10 @@ fn a_policy_that_costs_all_offerings_alike_is_told_once() {
     scene.settle();
     assert_eq!(scene.manager.status().warnings.len(), 1, "not asked yet");
     scene.round();
-    assert_eq!(told(&scene), ["policy one tells offerings apart again"]);
+    assert_eq!(
+        notices_of(&scene),
+        ["policy one tells offerings apart again"]
+    );
     assert!(scene.manager.status().warnings.is_empty());
 }
 

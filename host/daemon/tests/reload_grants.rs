@@ -117,11 +117,11 @@ fn a_changed_limit_of_discounts_is_another_version() {
     let mut scene = scene("grants-discount", "", &guest("1.0.0", Way::Costs(0.0)));
     let price = scene.price();
     assert!((scene.cost() / (price * 0.1) - 1.0).abs() < 1e-4);
-    let told = scene.manager.notices();
-    let told = told
+    let notices = scene.manager.notices();
+    let notices = notices
         .iter()
         .filter(|n| n.kind == NoticeKind::PolicyCostsRaised);
-    assert_eq!(told.count(), 1);
+    assert_eq!(notices.count(), 1);
     assert!(scene.policy("one").stats.raised > 0);
     scene.edit(
         "longshore.toml",

@@ -137,7 +137,7 @@ fn rebooted(plane: &ControlPlane) -> Result<()> {
     until("three pods run", || Ok(running(plane)? == 3))?;
     let after = names(plane, "nodes")?;
     ensure!(after == before, "{after:?} instead of {before:?}");
-    let told = [
+    let events = [
         "get",
         "events",
         "--namespace",
@@ -145,7 +145,7 @@ fn rebooted(plane: &ControlPlane) -> Result<()> {
         "--field-selector",
         "reason=RebootObserved",
     ];
-    let told = plane.run(&[&told[..], &["--output", "name"]].concat())?;
-    ensure!(!told.is_empty(), "no Event tells of the reboot");
+    let events = plane.run(&[&events[..], &["--output", "name"]].concat())?;
+    ensure!(!events.is_empty(), "no Event tells of the reboot");
     Ok(())
 }

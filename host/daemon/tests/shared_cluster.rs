@@ -152,7 +152,7 @@ fn judge(plane: &ControlPlane, theirs: &Theirs, before: &BTreeMap<String, String
     let ours = requests.iter().filter(|request| request.user == OUR_USER);
     let writes: Vec<&Request> = ours.filter(|request| request.is_write()).collect();
     foreign::none_written(plane, theirs, before)?;
-    let told = objects(plane, "events", &["--all-namespaces"])?;
+    let events = objects(plane, "events", &["--all-namespaces"])?;
     let about = |event: &Value| {
         let about = &event["involvedObject"];
         let text = |field: &str| about[field].as_str().unwrap_or_default();
@@ -161,12 +161,12 @@ fn judge(plane: &ControlPlane, theirs: &Theirs, before: &BTreeMap<String, String
         let resource = format!("{}s", text("kind").to_lowercase());
         ours && resource != "pods" && theirs.has(&resource, text("name"))
     };
-    let told: Vec<String> = told
+    let events: Vec<String> = events
         .iter()
         .filter(|event| about(event))
         .map(Value::to_string)
         .collect();
-    ensure!(told.is_empty(), "Events about others: {told:#?}");
+    ensure!(events.is_empty(), "Events about others: {events:#?}");
     // The daemon did all of that with its own.
     let did = |verb: &str, resource: &str| {
         let of = |request: &&&Request| request.verb == verb && request.resource == resource;

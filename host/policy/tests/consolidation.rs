@@ -248,7 +248,7 @@ fn what_a_node_pool_remembers_of_disruptions_is_told_and_what_cannot_be_read_is_
     let now = snapshot().world.now;
     let before = |seconds: i64, nodes: u32| format!("{}:{nodes}", (now - seconds) / 300);
     let known = format!("{},a;{},{}", now - 60, before(60, 2), before(7200, 5));
-    for (annotation, told) in [
+    for (annotation, disrupted) in [
         ("", "[0] [0] [inf]"),
         (&*known, "[2] [7] [60.0]"),
         ("yesterday", "[4294967295] [4294967295] [NaN]"),
@@ -259,7 +259,7 @@ fn what_a_node_pool_remembers_of_disruptions_is_told_and_what_cannot_be_read_is_
         });
         let found = round_of(&snapshot, &serve(judge("tells-unknown")));
         let said = &found.proposals[0].0.decision.as_ref().unwrap().reason;
-        let expected = format!("grace [30.0, 30.0]; disrupted {told}");
+        let expected = format!("grace [30.0, 30.0]; disrupted {disrupted}");
         assert_eq!(**said, expected, "{annotation:?}");
     }
 }

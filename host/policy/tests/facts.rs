@@ -18,10 +18,10 @@ fn labels_annotations_and_weight_of_the_node_pool_are_there() {
     reader.read("pool.json", POOL.as_bytes());
     let (objects, problems) = reader.finish();
     assert!(problems.list.is_empty(), "{problems}");
-    let told = policies(&HOST, "tells-pool");
-    told.node_pools(&objects.pools, &objects.names);
+    let policies_of_pool = policies(&HOST, "tells-pool");
+    policies_of_pool.node_pools(&objects.pools, &objects.names);
     assert_eq!(
-        failure(&told),
+        failure(&policies_of_pool),
         r#"score: default [("team", "a")] [("note", "b")] 7"#
     );
     let untold = policies(&HOST, "tells-pool");

@@ -61,7 +61,7 @@ fn main() {
     let count: usize = count.unwrap_or(1000);
     let mut setup = Setup::with(1, reloader().expect("policies"));
     setup.keeps_requests = false;
-    let told = paused(async {
+    let report = paused(async {
         let account = Account::new(1, AccountOptions::default());
         let harness = Harness::new(setup.on_ec2(account.clone()));
         let world = &harness.world;
@@ -118,7 +118,7 @@ fn main() {
             "wrong": wrong,
         })
     });
-    println!("{}", told.expect("a runtime"));
+    println!("{}", report.expect("a runtime"));
 }
 
 /// Seconds of processor time that this process has used.

@@ -46,7 +46,7 @@ enum Lists {
 
 /// A cloud with lists that can be wrong. It records terminated instances and the pods on them.
 #[derive(Clone)]
-struct Told {
+struct WrongLists {
     cloud: Cloud,
     server: Server,
     clock: longshore_simcluster::clock::Clock,
@@ -70,7 +70,7 @@ fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 #[async_trait]
-impl CloudProvider for Told {
+impl CloudProvider for WrongLists {
     fn name(&self) -> &'static str {
         "told"
     }
@@ -122,7 +122,7 @@ impl CloudProvider for Told {
 /// A cluster with one daemon in it.
 struct Scene {
     world: World,
-    told: Told,
+    cloud: WrongLists,
     daemon: JoinSet<()>,
     _watcher: JoinSet<()>,
 }
@@ -134,7 +134,7 @@ impl Scene {
             ..WorldOptions::default()
         };
         let world = World::new(7, options);
-        let told = Told {
+        let cloud = WrongLists {
             cloud: world.cloud.clone(),
             server: world.server.clone(),
             clock: world.clock,
@@ -143,10 +143,10 @@ impl Scene {
             ended: Arc::default(),
         };
         let mut watcher = JoinSet::new();
-        watcher.spawn(watch_taints(told.clone()));
+        watcher.spawn(watch_taints(cloud.clone()));
         let mut scene = Scene {
             world,
-            told,
+            cloud,
             daemon: JoinSet::new(),
             _watcher: watcher,
         };
@@ -156,7 +156,7 @@ impl Scene {
 
     /// A new process begins, with nothing in its memory.
     fn start(&mut self) {
-        self.start_on(Arc::new(self.told.clone()));
+        self.start_on(Arc::new(self.cloud.clone()));
     }
 
     fn start_on(&mut self, provider: Arc<dyn CloudProvider>) {
@@ -238,7 +238,7 @@ impl Scene {
     }
 
     fn ended(&self) -> Vec<Ended> {
-        locked(&self.told.ended).clone()
+        locked(&self.cloud.ended).clone()
     }
 
     /// The first termination request of each instance.
@@ -285,21 +285,21 @@ impl Scene {
 }
 
 /// Notes when nodes are closed, for ever.
-async fn watch_taints(told: Told) {
+async fn watch_taints(cloud: WrongLists) {
     let mut seen = 0;
     loop {
-        for change in told.server.changes(seen) {
+        for change in cloud.server.changes(seen) {
             seen = change.revision;
             let closed = fields::items(&change.object, "/spec/taints")
                 .iter()
                 .any(|taint| taint["key"] == TAINT);
             if change.key.resource == resources::NODE && closed {
-                locked(&told.closed)
+                locked(&cloud.closed)
                     .entry(change.key.name.to_string())
-                    .or_insert(told.clock.elapsed());
+                    .or_insert(cloud.clock.elapsed());
             }
         }
-        told.server.changed(seen).await;
+        cloud.server.changed(seen).await;
     }
 }
 
@@ -541,7 +541,7 @@ fn a_list_that_lacks_half_or_all_deletes_no_claim_and_says_so() {
         play(async |mut scene| {
             scene.runs(&spread("web", 40), 40).await;
             let (claims, before) = (scene.claims().len(), scene.running());
-            *locked(&scene.told.lists) = lists;
+            *locked(&scene.cloud.lists) = lists;
             scene.wait(600).await;
             let now = (scene.claims().len(), scene.running(), scene.ended().len());
             assert_eq!(now, (claims, before.clone(), 0), "with Ready nodes");

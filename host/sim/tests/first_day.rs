@@ -11,7 +11,7 @@ use longshore_simcluster::server::resources::{EVENT, NODE_CLAIM};
 use crate::incidents::{deployment, one_per_node, pool, setup, staged, usual_pool};
 
 /// Objects that have an Event of a reason, as `Kind/name`.
-fn told(harness: &Harness, reason: &str) -> Vec<String> {
+fn objects_with_event(harness: &Harness, reason: &str) -> Vec<String> {
     let all = harness.world.server.list(EVENT);
     let of = all
         .iter()
@@ -22,16 +22,16 @@ fn told(harness: &Harness, reason: &str) -> Vec<String> {
         .collect()
 }
 
-fn assert_told(harness: &Harness, reason: &str, kind: &str) {
+fn assert_event(harness: &Harness, reason: &str, kind: &str) {
     let begin = format!("{kind}/");
-    let told = told(harness, reason);
+    let objects = objects_with_event(harness, reason);
     let all = harness.world.server.list(EVENT);
     let reasons: BTreeSet<&str> = all
         .iter()
         .map(|event| fields::text(event, "/reason"))
         .collect();
-    let is_told = told.iter().any(|of| of.starts_with(&begin));
-    assert!(is_told, "{reason} of {kind}: {told:?}, of {reasons:?}");
+    let is_there = objects.iter().any(|of| of.starts_with(&begin));
+    assert!(is_there, "{reason} of {kind}: {objects:?}, of {reasons:?}");
 }
 
 /// Lines of a metric.
@@ -54,8 +54,8 @@ fn a_scale_down_is_told_and_is_no_error_of_the_cloud() {
             let claims = night.0.world.server.list(NODE_CLAIM);
             assert_eq!(claims.len(), 2, "{}", night.0.world.describe());
             for reason in ["ConsolidationCandidate", "DisruptionTerminating"] {
-                assert_told(&night.0, reason, "NodeClaim");
-                assert_told(&night.0, reason, "Node");
+                assert_event(&night.0, reason, "NodeClaim");
+                assert_event(&night.0, reason, "Node");
             }
             assert_eq!(
                 lines(&night.0, "karpenter_cloudprovider_errors_total"),
@@ -101,7 +101,7 @@ fn a_replacement_is_told_and_its_node_is_ready_for_two_seconds_before_the_old_on
             "DisruptionLaunching",
             "DisruptionWaitingReadiness",
         ] {
-            assert_told(&night.0, reason, "NodeClaim");
+            assert_event(&night.0, reason, "NodeClaim");
         }
     });
 }
@@ -116,7 +116,7 @@ fn a_closed_budget_is_an_event_of_its_nodepool_and_a_metric() {
         async |night| {
             night.0.world.scale("Deployment", "default", "web", 1);
             night.minutes(5).await;
-            assert_told(&night.0, "DisruptionBlocked", "NodePool");
+            assert_event(&night.0, "DisruptionBlocked", "NodePool");
             let allowed = lines(&night.0, "karpenter_nodepools_allowed_disruptions");
             let empty =
                 "karpenter_nodepools_allowed_disruptions{nodepool=\"general\",reason=\"empty\"} 0";
@@ -137,7 +137,7 @@ fn a_value_of_do_not_disrupt_that_protects_nothing_is_an_event_of_the_pod() {
     );
     assert!(annotated.contains("tomorrow"));
     staged(setup(), &(usual_pool() + &annotated), async |night| {
-        assert_told(&night.0, "InvalidDoNotDisruptAnnotation", "Pod");
+        assert_event(&night.0, "InvalidDoNotDisruptAnnotation", "Pod");
     });
 }
 
@@ -156,10 +156,10 @@ fn every_pod_of_sixty_that_wait_is_told_why_with_its_uid() {
                     && fields::text(event, "/source/component") == "karpenter"
             })
         };
-        let told = pods
+        let reported = pods
             .iter()
             .filter(|pod| of(fields::text(pod, "/metadata/uid")).is_some());
-        assert_eq!(told.count(), 60);
+        assert_eq!(reported.count(), 60);
         let counted =
             |event: &&std::sync::Arc<serde_json::Value>| event["count"].as_u64() > Some(1);
         assert!(

@@ -177,8 +177,10 @@ async fn never_initialized() -> Vec<String> {
         if minute == 20 {
             let events = scene.harness.world.server.list(EVENT);
             let mut events = events.iter();
-            let told = events.any(|event| event["reason"] == "DisruptionBackoff");
-            scene.expect(told, || "no Event says that the NodePool backs off".into());
+            let is_reported = events.any(|event| event["reason"] == "DisruptionBackoff");
+            scene.expect(is_reported, || {
+                "no Event says that the NodePool backs off".into()
+            });
         }
         if minute == 60 {
             let left = scene.drifted("api");
@@ -923,10 +925,10 @@ fn each_mutant_is_found_by_its_scene() {
             mutants::switch(Some(mutant)),
             "mutants are compiled in for tests"
         );
-        let told = scene(at);
+        let lines = scene(at);
         mutants::switch(None);
-        if !told.iter().any(|line| line.contains(says)) {
-            stale += &format!("{mutant}: {at} says {told:?}\n");
+        if !lines.iter().any(|line| line.contains(says)) {
+            stale += &format!("{mutant}: {at} says {lines:?}\n");
         }
     }
     assert!(stale.is_empty(), "night.tsv is out of date:\n{stale}");

@@ -171,7 +171,7 @@ impl Scene {
 
     /// Conditions of `bad-class` that are not true, its Events, the other class, and calls that went
     /// wrong.
-    async fn told(&mut self) -> String {
+    async fn report(&mut self) -> String {
         let mut text = String::new();
         for name in ["bad-class", "good"] {
             let class = self.classes.get(name).await.unwrap().unwrap();
@@ -215,7 +215,7 @@ impl Scene {
     }
 
     async fn shows(&mut self, expected: Expect) {
-        expected.assert_eq(&self.told().await);
+        expected.assert_eq(&self.report().await);
     }
 }
 

@@ -305,15 +305,15 @@ async fn a_region_is_saved_as_a_world_that_other_commands_read() {
     let read = longshore_ec2::catalogue::world::read("saved", text.as_bytes(), None);
     let (world, problems) = read.unwrap();
     assert!(problems.is_empty(), "{problems}");
-    let (told, region) = (cloud.provider.region(), world.region);
-    assert_eq!(region.types(), told.types());
-    assert_eq!((saved.types, saved.zones), (told.types().len(), 3));
+    let (live, region) = (cloud.provider.region(), world.region);
+    assert_eq!(region.types(), live.types());
+    assert_eq!((saved.types, saved.zones), (live.types().len(), 3));
     assert!(saved.on_demand > 0 && saved.spot > 0);
-    for at in 0..told.types().len() {
-        assert_eq!(region.on_demand(at), told.on_demand(at));
-        for zone in told.offered_in(at).iter() {
+    for at in 0..live.types().len() {
+        assert_eq!(region.on_demand(at), live.on_demand(at));
+        for zone in live.offered_in(at).iter() {
             assert!(region.offered_in(at).contains(zone));
-            assert_eq!(region.spot(at, zone), told.spot(at, zone));
+            assert_eq!(region.spot(at, zone), live.spot(at, zone));
         }
     }
     let zone = &region.zones()[0];

@@ -242,7 +242,7 @@ fn the_order_of_the_objects_does_not_matter() {
             ));
         }
     }
-    let told = |items: &[Value]| {
+    let proposals_of = |items: &[Value]| {
         let snapshot = snapshot(items);
         let mut all: Vec<(Vec<String>, usize, String)> = round(&snapshot)
             .now()
@@ -258,10 +258,10 @@ fn the_order_of_the_objects_does_not_matter() {
         all.sort();
         all
     };
-    let there = told(&items);
+    let there = proposals_of(&items);
     items.reverse();
     assert!(!there.is_empty());
-    assert_eq!(there, told(&items));
+    assert_eq!(there, proposals_of(&items));
 }
 
 #[test]

@@ -307,10 +307,10 @@ fn two_hundred_spread_constraints_are_told_of_and_sixty_four_are_planned_for() {
     for effort in [Effort::None, Effort::Normal] {
         let (_, left) = planned(&objects, effort);
         assert_eq!(left.len(), 100, "{left:?}");
-        let told = |(name, why): &(String, Unfit)| {
+        let is_expected = |(name, why): &(String, Unfit)| {
             name.starts_with("many") && *why == excess(Part::SpreadConstraints, 200)
         };
-        assert!(left.iter().all(told), "{left:?}");
+        assert!(left.iter().all(is_expected), "{left:?}");
     }
 }
 
@@ -359,9 +359,9 @@ fn ten_thousand_namespaces_keep_no_pod_waiting() {
     for effort in [Effort::None, Effort::Normal] {
         let (_, left) = planned(&objects, effort);
         assert_eq!(left.len(), 20, "{left:?}");
-        let told = |(name, why): &(String, Unfit)| {
+        let is_expected = |(name, why): &(String, Unfit)| {
             name.starts_with("names") && *why == excess(Part::Namespaces, 10_000)
         };
-        assert!(left.iter().all(told), "{left:?}");
+        assert!(left.iter().all(is_expected), "{left:?}");
     }
 }

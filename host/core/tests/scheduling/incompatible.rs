@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::{any, pod, pool, world};
 
-fn told(objects: &[Value], settings: Settings) -> String {
+fn notes_of(objects: &[Value], settings: Settings) -> String {
     let snapshot = Snapshot::new(Arc::new(world(objects, settings)));
     let plan = planner::plan(
         &snapshot,
@@ -68,18 +68,18 @@ fn a_nodepool_that_admits_no_type_says_which_requirement_is_too_much() {
                     many: minValues; kubernetes.io/arch\n\
                     both: 8 labels, 0 offerings of 8; nothing alone\n\
                     arch: 8 labels, 0 offerings of 8; kubernetes.io/arch\n";
-    assert_eq!(told(&objects, Settings::default()), expected);
+    assert_eq!(notes_of(&objects, Settings::default()), expected);
     let relaxed = Settings {
         min_values: MinValuesPolicy::BestEffort,
         ..Settings::default()
     };
-    assert!(!told(&objects, relaxed).contains("many"));
+    assert!(!notes_of(&objects, relaxed).contains("many"));
 }
 
 #[test]
 fn without_a_pod_that_asks_nothing_is_said() {
     assert_eq!(
-        told(
+        notes_of(
             &[needs(
                 "arch",
                 json!([{"key": "kubernetes.io/arch", "operator": "In", "values": ["riscv"]}])

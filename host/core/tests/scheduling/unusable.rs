@@ -103,8 +103,8 @@ fn a_nodepool_whose_new_nodes_others_taint_waits_longer_with_each() {
     let after: Vec<_> = (2..=9)
         .map(|count| waits(&nodes(count, "agent/not-there")))
         .collect();
-    let told = |count, seconds| Some(format!("{count} agent/not-there {seconds}"));
-    let [two, three, four, five] = [None, told(3, 4), told(4, 9), told(5, 19)];
+    let wait = |count, seconds| Some(format!("{count} agent/not-there {seconds}"));
+    let [two, three, four, five] = [None, wait(3, 4), wait(4, 9), wait(5, 19)];
     assert_eq!(
         after,
         [
@@ -112,17 +112,17 @@ fn a_nodepool_whose_new_nodes_others_taint_waits_longer_with_each() {
             three,
             four,
             five,
-            told(6, 39),
-            told(7, 79),
-            told(8, 119),
-            told(9, 119)
+            wait(6, 39),
+            wait(7, 79),
+            wait(8, 119),
+            wait(9, 119)
         ]
     );
     let mut other = nodes(6, "agent/not-there");
     other.push(pool("other", json!([]), &json!({})));
     assert_eq!(
         waits(&other),
-        told(6, 39),
+        wait(6, 39),
         "the other one may be bought from"
     );
 }

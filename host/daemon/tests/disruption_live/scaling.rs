@@ -118,7 +118,7 @@ impl Scaling<'_> {
         let pods = HELD + load.deployments * load.many;
         self.all_run(pods)?;
         let held = uids_of_held(plane)?;
-        let before = self.told(pods, begun)?;
+        let before = self.print_cost(pods, begun)?;
         (self.over)("up")?;
 
         let window = next_minute();
@@ -134,7 +134,7 @@ impl Scaling<'_> {
         self.settle(end)?;
         let few = HELD + load.deployments * load.few;
         self.all_run(few)?;
-        let cost = self.told(few, begun)?;
+        let cost = self.print_cost(few, begun)?;
         // What pods cost in nodes that are filled, and a half more for those that held pods keep.
         let share = few as f64 / pods as f64;
         ensure!(
@@ -146,7 +146,7 @@ impl Scaling<'_> {
         let begun = Instant::now();
         scale(plane, &apps, load.many)?;
         self.all_run(pods)?;
-        self.told(pods, begun)?;
+        self.print_cost(pods, begun)?;
         (self.over)("up again")?;
         ensure!(
             uids_of_held(plane)? == held,
@@ -183,7 +183,7 @@ impl Scaling<'_> {
     }
 
     /// Says how many nodes there are and what they cost, USD per hour; returns the latter.
-    fn told(&self, pods: usize, begun: Instant) -> Result<f64> {
+    fn print_cost(&self, pods: usize, begun: Instant) -> Result<f64> {
         let nodes = objects(self.plane, "nodes", &[])?;
         let cost = self.cost(&nodes)?;
         println!(

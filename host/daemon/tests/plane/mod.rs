@@ -267,10 +267,10 @@ pub fn objects(plane: &ControlPlane, kind: &str, more: &[&str]) -> Result<Vec<Va
 }
 
 /// Fails unless some Event has a reason.
-pub fn ensure_told(plane: &ControlPlane, reason: &str) -> Result<()> {
+pub fn ensure_event(plane: &ControlPlane, reason: &str) -> Result<()> {
     let events = objects(plane, "events", &[])?;
-    let told = events.iter().any(|event| event["reason"] == reason);
-    ensure!(told, "no Event says {reason}");
+    let is_there = events.iter().any(|event| event["reason"] == reason);
+    ensure!(is_there, "no Event says {reason}");
     Ok(())
 }
 

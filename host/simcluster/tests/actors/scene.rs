@@ -5,13 +5,13 @@ use std::time::Duration;
 use longshore_simcluster::world::{World, WorldOptions, paused};
 
 /// Tells a scenario in a world of default options.
-pub fn story(told: impl AsyncFnOnce(World)) {
-    story_with(WorldOptions::default(), told);
+pub fn story(tell: impl AsyncFnOnce(World)) {
+    story_with(WorldOptions::default(), tell);
 }
 
 /// Tells a scenario.
-pub fn story_with(options: WorldOptions, told: impl AsyncFnOnce(World)) {
-    paused(async { told(World::new(1, options)).await }).expect("a runtime");
+pub fn story_with(options: WorldOptions, tell: impl AsyncFnOnce(World)) {
+    paused(async { tell(World::new(1, options)).await }).expect("a runtime");
 }
 
 /// Lets seconds pass.

@@ -45,8 +45,8 @@ async fn a_watch_tells_what_happens_after_a_version(w: &World) -> Result<()> {
         .await?
         .ok()?;
     for wanted in ["ADDED b", "MODIFIED a", "DELETED a"] {
-        let told = watch.told().await?;
-        ensure!(told == wanted, "{told}");
+        let event = watch.next_change().await?;
+        ensure!(event == wanted, "{event}");
     }
     Ok(())
 }
@@ -55,11 +55,11 @@ async fn begins_with_what_is_there(w: &World, version: &str) -> Result<()> {
     w.with_map("a", json!({})).await?;
     w.with_map("b", json!({})).await?;
     let mut watch = w.watch(&from(&w.core("configmaps"), version)).await?;
-    let mut told = vec![watch.told().await?, watch.told().await?];
-    told.sort();
-    ensure!(told == ["ADDED a", "ADDED b"], "{told:?}");
+    let mut events = vec![watch.next_change().await?, watch.next_change().await?];
+    events.sort();
+    ensure!(events == ["ADDED a", "ADDED b"], "{events:?}");
     w.with_map("c", json!({})).await?;
-    ensure!(watch.told().await? == "ADDED c");
+    ensure!(watch.next_change().await? == "ADDED c");
     Ok(())
 }
 
@@ -97,8 +97,8 @@ async fn a_watch_of_labels_tells_what_comes_and_goes(w: &World) -> Result<()> {
     w.delete(&w.core("configmaps/a"), &Value::Null)
         .await?
         .ok()?;
-    ensure!(watch.told().await? == "ADDED a");
-    ensure!(watch.told().await? == "MODIFIED a");
+    ensure!(watch.next_change().await? == "ADDED a");
+    ensure!(watch.next_change().await? == "MODIFIED a");
     let gone = watch.next().await?.context("the watch has ended")?;
     ensure!(
         gone["type"] == "DELETED" && gone["object"]["metadata"]["labels"]["in"] == "yes",
@@ -118,8 +118,8 @@ async fn a_watch_of_a_field_tells_what_comes(w: &World) -> Result<()> {
     let mut watch = w.watch(&path).await?;
     let binding = json!({"metadata": {"name": "a"}, "target": {"kind": "Node", "name": node}});
     w.post(&w.core("pods/a/binding"), &binding).await?.ok()?;
-    let told = watch.told().await?;
-    ensure!(told == "ADDED a", "{told}");
+    let event = watch.next_change().await?;
+    ensure!(event == "ADDED a", "{event}");
     Ok(())
 }
 
@@ -131,7 +131,7 @@ async fn an_initial_list_ends_with_a_bookmark(w: &World) -> Result<()> {
         version(&first)
     );
     let mut watch = w.watch(&path).await?;
-    ensure!(watch.told().await? == "ADDED a");
+    ensure!(watch.next_change().await? == "ADDED a");
     let mark = watch.next().await?.context("the watch has ended")?;
     ensure!(mark["type"] == "BOOKMARK", "{mark}");
     ensure!(
@@ -147,7 +147,7 @@ async fn an_initial_list_ends_with_a_bookmark(w: &World) -> Result<()> {
         "{mark}"
     );
     w.with_map("b", json!({})).await?;
-    ensure!(watch.told().await? == "ADDED b");
+    ensure!(watch.next_change().await? == "ADDED b");
     Ok(())
 }
 
@@ -241,7 +241,7 @@ async fn a_write_that_changes_nothing_is_not_told(w: &World) -> Result<()> {
     .await?
     .ok()?;
     w.with_map("b", json!({})).await?;
-    ensure!(watch.told().await? == "ADDED b");
+    ensure!(watch.next_change().await? == "ADDED b");
     Ok(())
 }
 
@@ -253,8 +253,8 @@ async fn a_watch_from_a_listed_version_misses_nothing(w: &World) -> Result<()> {
     let mut watch = w
         .watch(&from(&w.core("configmaps"), version(&list)))
         .await?;
-    ensure!(watch.told().await? == "ADDED b");
-    ensure!(watch.told().await? == "ADDED c");
+    ensure!(watch.next_change().await? == "ADDED b");
+    ensure!(watch.next_change().await? == "ADDED c");
     Ok(())
 }
 
@@ -267,7 +267,7 @@ async fn a_watch_of_one_name_tells_of_no_other(w: &World) -> Result<()> {
     let mut watch = w.watch(&path).await?;
     w.with_map("b", json!({})).await?;
     w.with_map("c", json!({})).await?;
-    ensure!(watch.told().await? == "ADDED c");
+    ensure!(watch.next_change().await? == "ADDED c");
     Ok(())
 }
 

@@ -48,9 +48,9 @@ impl Answer {
 
     /// A refusal with this code and reason; its message.
     pub fn refused(self, code: u16, reason: &str) -> Result<String> {
-        let told = self.body["reason"].as_str().unwrap_or_default();
+        let given = self.body["reason"].as_str().unwrap_or_default();
         ensure!(
-            self.code == code && told == reason,
+            self.code == code && given == reason,
             "not {code} {reason} but {} {}",
             self.code,
             self.body
@@ -273,7 +273,7 @@ impl Watch {
     }
 
     /// The next event that is no bookmark, as `TYPE name`.
-    pub async fn told(&mut self) -> Result<String> {
+    pub async fn next_change(&mut self) -> Result<String> {
         loop {
             let event = self.next().await?.context("the watch has ended")?;
             if event["type"] != "BOOKMARK" {

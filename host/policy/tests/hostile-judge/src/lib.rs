@@ -84,13 +84,13 @@ impl Consolidation for Judge {
                 node_pools::since_disruption()
             ))),
             // Says what it sees.
-            "tells" => with(Decision::no(told())),
+            "tells" => with(Decision::no(described())),
             _ => with(yes()),
         }
     }
 }
 
-fn told() -> String {
+fn described() -> String {
     let text = |of: &[f64]| format!("{of:?}");
     [
         format!("{:?} in {:?}", nodes::names(), nodes::node_pool_names()),
