@@ -28,7 +28,7 @@ pub struct Machine {
     /// What the built-in user data of a node there is rendered from. Cluster, family and taints are
     /// the same for all machines of a request.
     pub boot: Boot,
-    /// The built-in user data.
+    /// User data that the built-in renders for this machine.
     pub text: String,
     pub capacity: Capacity,
     /// What the built-in keeps back; `None` where it is not known.
@@ -43,7 +43,7 @@ pub type Booted<'a> = &'a dyn Fn(usize, &Kubelet) -> Option<Kept>;
 pub struct Request<'a> {
     /// What a policy gets beside the request.
     pub facts: Arc<BootFacts>,
-    /// The kind of node.
+    /// Family, labels and taints of the nodes, as policies see them.
     pub kind: NodeKind,
     /// A row for each of the facts' machines; at least one.
     pub machines: Vec<Machine>,
@@ -54,7 +54,7 @@ pub struct Request<'a> {
 /// What nodes boot with.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
-    /// Each text once.
+    /// Texts of user data, each once.
     pub texts: Vec<String>,
     /// Index into `texts` for each machine: those with one text share a launch template.
     pub of: Vec<u32>,
@@ -62,7 +62,7 @@ pub struct Answer {
     pub kept: Vec<Option<Kept>>,
     /// Why the policy did not answer, and what answered instead.
     pub notes: Vec<String>,
-    /// Whose answer it is.
+    /// Which version of the policy, or what instead of it, has answered.
     pub by: BootedBy,
 }
 
@@ -76,7 +76,7 @@ pub enum BootedBy {
     LastVersion,
     /// What the policy last answered to the same question.
     LastAnswer,
-    /// The built-in user data.
+    /// The user data that Longshore renders without a policy.
     BuiltIn,
     /// No text: no node is launched.
     Hold,

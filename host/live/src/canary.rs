@@ -47,7 +47,7 @@ pub enum Promotion {
     /// An operator, at each step: `longshore policy promote`.
     #[default]
     Ask,
-    /// What was observed.
+    /// The loop, once the step has lasted its `hold` and nothing is [`Missing`].
     Auto,
 }
 
@@ -67,7 +67,7 @@ pub struct Facts {
     /// NodeClaims that it decided and whose node does not register: so many are late, if that was
     /// looked at.
     pub late: Option<u32>,
-    /// What an operator wants.
+    /// The request of an operator to promote or to abort it, if there is one.
     pub request: Option<Request>,
 }
 
@@ -90,7 +90,7 @@ pub enum NodeFact {
 pub enum Request {
     /// Go on once the step has lasted long enough.
     Promote,
-    /// Take it back.
+    /// Return to the version at work. The canary is refused until it changes.
     Abort,
 }
 
@@ -113,7 +113,7 @@ pub enum Decision {
 /// What a canary waits for before it goes on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Missing {
-    /// Seconds of its hold.
+    /// Seconds that are left of the step's `hold`.
     Hold(i64),
     /// Rounds in which it is asked.
     Rounds(u32),
@@ -123,7 +123,7 @@ pub enum Missing {
     FirstLaunch,
     /// The node of this NodeClaim, the first that boots with its text, is ready.
     FirstNode(String),
-    /// An operator's word.
+    /// `longshore policy promote`, where promotion is [`Promotion::Ask`].
     Consent,
 }
 

@@ -115,7 +115,7 @@ pub enum SignalEntry {
     Url {
         /// The address.
         url: String,
-        /// Its interval.
+        /// How often it is fetched.
         every: Duration,
         /// `headers-file`: what is sent along.
         headers: Option<PathBuf>,

@@ -65,7 +65,7 @@ pub struct Metrics {
     provisioning_startup: Histogram,
     nodes_termination: Summary,
     ignored: IntGauge,
-    /// Seconds of deciding.
+    /// Seconds that rounds took to decide.
     pub scheduling: HistogramVec,
     nodes_terminated: IntCounterVec,
     nodes_drained: IntCounterVec,
@@ -96,12 +96,12 @@ pub struct Metrics {
     panics: IntCounterVec,
     useless: IntCounterVec,
     pub nodes: IntGauge,
-    /// Rounds by outcome.
+    /// Number of rounds; a label says what came of them.
     pub rounds: IntCounterVec,
     pub left_out: IntCounter,
     /// Objective of the last plan that bought something.
     pub plan_cost: Gauge,
-    /// Its lower bound.
+    /// Lower bound of the objective of that plan.
     pub plan_bound: Gauge,
     /// What the policies had to say.
     pub policies: IntCounterVec,

@@ -33,7 +33,7 @@ pub struct Entry {
     pub policy: String,
     /// How its canary did when this was written, in one sentence.
     pub verdict: String,
-    /// The canary.
+    /// How far it has come.
     #[serde(flatten)]
     pub rollout: Rollout,
 }
@@ -47,7 +47,7 @@ pub struct Wish {
     pub version: String,
     /// The step that it was at.
     pub step: usize,
-    /// What is wanted.
+    /// Whether to promote or to abort it.
     pub request: Request,
 }
 

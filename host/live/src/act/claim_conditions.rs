@@ -43,7 +43,7 @@ pub struct Surroundings {
 pub struct Drift {
     /// The reason of the condition: one word.
     pub reason: String,
-    /// A sentence.
+    /// The condition's message, one sentence.
     pub message: String,
 }
 

@@ -50,7 +50,7 @@ pub struct Context {
     pub echoes: UnboundedSender<OwnWrite>,
     /// How nodes that stay unhealthy are repaired.
     pub repairs: Repairs,
-    /// Static NodePools.
+    /// Purchases for static NodePools, and whether these are kept at their replicas.
     pub static_capacity: StaticCapacity,
     /// Asks watches for a new list.
     pub relists: Arc<Relists>,
@@ -67,13 +67,13 @@ pub struct Memory {
     pub launch: LaunchMemory,
     pub end: EndMemory,
     pub disruption: DisruptionMemory,
-    /// What has happened lately.
+    /// Ends of NodeClaims, changes and costs that the status tells of.
     pub recent: Recent,
     pub nominations: Nominations,
 }
 
 impl Context {
-    /// The time.
+    /// The time of day by [`Self::clock`], which is virtual in the simulation.
     pub fn now(&self) -> Timestamp {
         self.clock.now()
     }

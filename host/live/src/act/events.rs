@@ -50,7 +50,7 @@ const EVENT_LIFETIME: Duration = Duration::from_secs(3500);
 /// How often Events that the API server has forgotten are forgotten here.
 const FORGET_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Who writes Events.
+/// Reporting component of every Event, the same as Karpenter's.
 const COMPONENT: &str = "karpenter";
 
 /// How long the same words are not repeated.
@@ -103,7 +103,7 @@ struct Said {
 struct Written {
     /// When it was said last.
     at: Instant,
-    /// The Event's name.
+    /// `metadata.name` of the Event object, which a repetition patches.
     name: Box<str>,
     count: i32,
 }

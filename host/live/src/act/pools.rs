@@ -35,7 +35,7 @@ pub struct Observed<'a> {
     pub policies: Option<String>,
     /// What its class says of itself, with its generation.
     pub class: (Class, Option<i64>),
-    /// Its own.
+    /// NodeClaims of this NodePool.
     pub claims: &'a [Arc<NodeClaim>],
     pub nodes: &'a [Arc<NodeView>],
 }

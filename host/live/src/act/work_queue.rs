@@ -28,9 +28,9 @@ pub enum Lane {
     End,
     /// A node: drained or repaired.
     Drain,
-    /// A NodePool.
+    /// A NodePool: its status, hash and static nodes.
     Pool,
-    /// A command of disruption.
+    /// A command of disruption that is under way.
     Disruption,
 }
 
@@ -101,7 +101,7 @@ impl WorkQueue {
         self.jobs.len()
     }
 
-    /// How many tasks run.
+    /// Number of tasks that run now, in all lanes.
     pub fn running(&self) -> usize {
         self.lanes.iter().map(|queue| queue.running).sum()
     }

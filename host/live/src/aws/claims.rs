@@ -25,7 +25,7 @@ use crate::process::lock::lock;
 pub enum Owner {
     /// A NodeClaim's, by name.
     Claim(String),
-    /// No NodeClaim's.
+    /// Everything has been listed, and no NodeClaim has this instance.
     Foreign,
     /// Not known: not everything has been listed, or a NodeClaim has no instance yet.
     Unknown,
@@ -45,7 +45,7 @@ struct ClaimIndex {
     instances: HashMap<String, Own>,
     /// NodeClaims by ID of their instance.
     claims: HashMap<String, String>,
-    /// NodeClaims without an instance.
+    /// Number of NodeClaims whose instance is not known yet.
     without: usize,
     /// A list that is being read.
     reading: Option<HashMap<String, Own>>,

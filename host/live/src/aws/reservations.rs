@@ -31,7 +31,7 @@ const RESERVATION_CHECK_INTERVAL: Duration = Duration::from_secs(60);
 const MAX_INSTANCES_PER_CHECK: usize = 200;
 const RESERVED: &str = "reserved";
 const ON_DEMAND: &str = "on-demand";
-/// The word of metrics.
+/// Value of the label `reason` of the metric of disrupted NodeClaims.
 const EXPIRING: &str = "capacity_block_expiring";
 
 /// Looks at NodeClaims of reservations, until it is dropped. For the replica that leads.

@@ -30,7 +30,7 @@ pub struct LastTexts {
     pub digest: String,
     /// Its settings, a JSON object.
     pub settings: String,
-    /// The newest last.
+    /// Answered questions, the newest last.
     questions: Vec<Answered>,
 }
 
@@ -46,7 +46,7 @@ struct Answered {
 /// What was answered about a machine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct Row {
-    /// Index into the texts.
+    /// Position of the machine's text among those of the answer.
     text: usize,
     max_pods: u32,
     /// In the order of [`Overheads::amounts`].

@@ -43,7 +43,7 @@ impl NodesOf {
 pub struct PoolAnswer {
     /// What was refused and what answers instead.
     pub notes: Vec<String>,
-    /// What answers.
+    /// Which version of the policy, or what instead of it, answers for these nodes.
     pub by: BootedBy,
     /// What they keep back on each instance type; nothing where no node is launched, or nothing known.
     pub kept: Option<Vec<Kept>>,

@@ -33,7 +33,7 @@ pub struct Rollout {
     pub step: usize,
     /// Since when it is at this step, or at its end.
     pub since: i64,
-    /// Whether it goes on.
+    /// Whether it runs, was taken back, or was promoted.
     pub phase: Phase,
     /// Rounds of this step in which it was asked about a NodePool of its own.
     #[serde(default)]
@@ -59,7 +59,7 @@ pub struct Rollout {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Phase {
-    /// It does.
+    /// It is asked, and obeyed for the NodePools of its step.
     Running,
     /// It was taken back, and is refused until it changes.
     RolledBack(Why),
@@ -92,7 +92,7 @@ pub struct Launches {
 /// Launches, and those of them that failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Launched {
-    /// All.
+    /// Launches, those that failed included.
     pub all: u64,
     /// Those without an instance in the end.
     pub failed: u64,

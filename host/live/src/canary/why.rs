@@ -22,32 +22,32 @@ pub enum Fault {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Why {
-    /// What it did wrong.
+    /// A wrong answer or plan of its own: one is enough.
     Fault(Fault),
     /// Launches in its NodePools failed much more often than those of the old version.
     LaunchesFail(Launches),
     /// Plans with it leave more pods over than those without.
     PodsLeftOver {
-        /// With the old version.
+        /// Pods left over with the old version.
         old: u64,
-        /// With the new one.
+        /// Pods left over with the new version.
         new: u64,
     },
     /// Plans with it cost more than `max-cost-increase` allows, in USD per hour.
     Dearer {
-        /// With the old version.
+        /// Cost of plans with the old version.
         old: f64,
-        /// With the new one.
+        /// Cost of plans with the new version.
         new: f64,
     },
     /// The first node that booted with its text was not ready in time, or was lost.
     FirstNode {
-        /// Its NodeClaim.
+        /// Name of the node's NodeClaim.
         claim: String,
         /// Whether it is gone, rather than late.
         gone: bool,
     },
-    /// An operator said so.
+    /// `longshore policy abort`.
     Aborted,
 }
 

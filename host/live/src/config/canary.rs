@@ -13,9 +13,9 @@ use crate::canary::{ALL, Promotion, Terms};
 
 const KEY: &str = "canary";
 const ORDER: &str = "order";
-/// Without `hold`.
+/// The default of `hold`.
 const DEFAULT_HOLD: Duration = Duration::from_secs(30 * 60);
-/// Without `max-cost-increase`.
+/// The default of `max-cost-increase`, a share.
 const DEFAULT_INCREASE: f64 = 0.1;
 
 /// What a `[policy.canary]` says.

@@ -48,7 +48,7 @@ pub struct PolicyEntry {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
-    /// Its scores are used.
+    /// Its answers count.
     #[default]
     Enforce,
     /// Its scores are compared and never used.

@@ -102,7 +102,7 @@ pub struct NewNodeClaim {
     pub pods: Vec<String>,
     /// The cheapest instance type and its price, in words.
     pub summary: String,
-    /// Its `minValues` were relaxed.
+    /// Whether its `minValues` were relaxed, as the policy `BestEffort` allows.
     pub min_values_relaxed: bool,
     /// The policy that discourages what is bought.
     pub discouraged_by: Option<Arc<str>>,

@@ -45,7 +45,7 @@ fn annotation<'a>(claim: &'a NodeClaim, key: &str) -> Option<&'a str> {
 /// Why consolidation is worth it, in words for Events.
 #[derive(Clone, Debug)]
 pub struct Worth {
-    /// What it saves.
+    /// What it saves, in words.
     pub text: String,
     /// A policy was asked, and lets the nodes go.
     pub is_approved: bool,
@@ -140,7 +140,7 @@ impl Why {
 pub enum Due {
     /// Nothing before this has passed, or before an object changes.
     Wait(Duration),
-    /// The candidates are deleted.
+    /// Delete the NodeClaims of the candidates.
     Delete,
     /// The candidates stay, for this reason.
     TakeBack(Why),

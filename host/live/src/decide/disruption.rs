@@ -52,7 +52,7 @@ pub struct Decision {
     pub elapsed: Vec<protection::ProtectionEvent>,
     /// Consolidation only looked at one node after the other.
     pub swept: bool,
-    /// How long it took.
+    /// Time from the beginning of the look to its decision.
     pub took: Duration,
 }
 

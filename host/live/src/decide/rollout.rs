@@ -45,7 +45,7 @@ pub enum Action {
 pub enum Turn {
     /// Nothing. Asked again after this time, or with [`Action::Step`].
     Wait(Option<Duration>),
-    /// Register the node now.
+    /// The node may register now: its taint `karpenter.sh/unregistered` is removed.
     Register,
     /// The node is registered: write the claim. `ready`: the node was initialized in the same
     /// write.

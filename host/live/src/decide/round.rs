@@ -42,7 +42,7 @@ pub struct RoundConfig {
     pub policies: PolicyReloader,
     /// Where all of it is written down.
     pub journal: Journal,
-    /// Nodes are disrupted.
+    /// Whether looks for disruption are made at all.
     pub disrupts: bool,
     /// Spot nodes may be replaced by spot nodes (gate SpotToSpotConsolidation).
     pub spot_to_spot: bool,
@@ -73,7 +73,7 @@ impl RoundConfig {
 
 /// A round that has been decided.
 pub struct Round {
-    /// What was planned for.
+    /// The joined objects that the plan is for.
     pub snapshot: Snapshot,
     /// The result, or the rules that even the first-fit plan breaks.
     pub plan: Result<Plan, String>,
@@ -81,7 +81,7 @@ pub struct Round {
     pub nomination_plan: NominationPlan,
     /// What NodeClaims of NodePools are marked with, where next versions of policies decided.
     pub canary_marks: BTreeMap<String, String>,
-    /// How long deciding took.
+    /// Time that the thread took to decide.
     pub took: Duration,
 }
 

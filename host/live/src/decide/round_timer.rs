@@ -70,7 +70,7 @@ impl RoundTimer {
         self.window = None;
     }
 
-    /// A round begins.
+    /// Notes that a round begins at `now`.
     pub fn begin(&mut self, now: Instant) {
         self.last = Some(now);
     }

@@ -45,7 +45,7 @@ pub fn taints(node: &NodeView, later: bool) -> Vec<Taint> {
 pub struct Changes {
     /// Those that get it, dearest first.
     pub mark: Vec<String>,
-    /// Those that lose it.
+    /// Nodes that lose the taint.
     pub clear: BTreeSet<String>,
 }
 

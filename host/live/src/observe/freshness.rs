@@ -34,7 +34,7 @@ pub struct OwnWrite {
     pub kind: ObjectKind,
     /// Its name, or `namespace/name`.
     pub name: String,
-    /// Its version now.
+    /// `metadata.resourceVersion` that the write has left.
     pub version: u64,
     /// The object as it is now, as JSON; kept for NodeClaims alone.
     pub object: Option<Box<str>>,
@@ -48,7 +48,7 @@ struct Unseen {
     object: Option<Box<str>>,
 }
 
-/// A kind's watch.
+/// What was heard of the watch of one kind, and when.
 #[derive(Clone, Copy, Debug, Default)]
 struct Heard {
     /// When the watch last brought anything.
@@ -67,7 +67,7 @@ pub enum Stale {
     /// A watch has not brought what this process wrote.
     Behind {
         kind: ObjectKind,
-        /// The object.
+        /// The written object, `name` or `namespace/name`.
         name: String,
     },
     /// Nothing was heard of a watch.
@@ -126,7 +126,7 @@ impl Freshness {
         }
     }
 
-    /// A list is complete.
+    /// Notes that a list is complete. It settles the request for one if it began after that.
     pub fn listed(&mut self, kind: ObjectKind) {
         // One that was under way when another was asked for does not count.
         if self.relisting.get(&kind) == Some(&true) {

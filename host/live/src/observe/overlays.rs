@@ -70,7 +70,7 @@ impl OverlaySet {
 /// What became of an overlay.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verdict {
-    /// It counts.
+    /// It is valid and takes part.
     Applied,
     /// It is wrong: field, reason and hint.
     Invalid(String),
@@ -81,7 +81,7 @@ pub enum Verdict {
 /// A catalogue with overlays. Copies share it.
 #[derive(Clone)]
 pub struct Applied {
-    /// What can be bought.
+    /// The provider's catalogue as the overlays change it.
     pub catalogue: Catalogue,
     /// What became of each overlay, by name.
     pub verdicts: Arc<BTreeMap<String, Verdict>>,

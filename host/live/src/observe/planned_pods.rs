@@ -22,7 +22,7 @@ pub struct Planned<'a> {
 }
 
 impl<'a> Planned<'a> {
-    /// One without marks.
+    /// A pod without group, affinity leader or nomination.
     pub fn plain(pod: &'a str) -> Self {
         Planned {
             pod,

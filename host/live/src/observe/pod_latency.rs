@@ -8,9 +8,9 @@ use longshore_api::crd::Timestamp;
 /// What a pod has reached.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PodStage {
-    /// A node.
+    /// `spec.nodeName` is set.
     Bound,
-    /// Its phase is Running.
+    /// `status.phase` is Running.
     Running,
 }
 

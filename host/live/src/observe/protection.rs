@@ -27,7 +27,7 @@ pub struct ProtectionEvent {
     pub uid: String,
     /// The reason of the Event, a warning for one of them.
     pub reason: &'static str,
-    /// A sentence.
+    /// Message of the Event, one sentence.
     pub message: String,
 }
 

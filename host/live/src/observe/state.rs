@@ -60,7 +60,7 @@ pub struct FrozenState {
     managed: Option<Managed>,
     /// NodePools whose class is missing.
     without_class: Vec<Symbol>,
-    /// NodeOverlays.
+    /// NodeOverlays at that moment.
     pub overlays: OverlaySet,
 }
 
@@ -103,7 +103,7 @@ pub struct ClusterState {
     pub claims: BTreeMap<String, Arc<NodeClaim>>,
     /// Managed NodePools by name.
     pub pools: BTreeMap<String, Arc<NodePool>>,
-    /// NodeOverlays.
+    /// NodeOverlays as last observed.
     pub overlays: OverlaySet,
     /// Nodes by name.
     pub nodes: BTreeMap<String, Arc<NodeView>>,

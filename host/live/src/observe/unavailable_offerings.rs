@@ -31,7 +31,7 @@ struct Shortages {
 /// What is short, in numbers and a few words.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Summary {
-    /// How many offerings.
+    /// Number of offerings without capacity.
     pub offerings: usize,
     /// How many by capacity type and zone.
     pub by_place: BTreeMap<(String, String), usize>,

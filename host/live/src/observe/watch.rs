@@ -147,9 +147,9 @@ impl Relists {
 enum Incomplete {
     /// The server has compacted its version, or did so before the watch could begin.
     Expired,
-    /// The reader has gone.
+    /// The channel to the loop is closed: the process ends.
     ReceiverClosed,
-    /// What went wrong.
+    /// A request or its answer failed, for this reason.
     Failed(String),
 }
 
@@ -185,7 +185,7 @@ enum Ended {
     Gone,
     /// Nothing was heard for a while: list again.
     Silent,
-    /// The reader has gone.
+    /// The channel to the loop is closed: the process ends.
     ReceiverClosed,
 }
 

@@ -74,7 +74,7 @@ enum Chosen {
         /// The catalogue counts with what answered instead of it.
         failed: bool,
     },
-    /// No node is launched.
+    /// Nothing may answer instead of the policy, so no node is launched.
     Held {
         policy: String,
         why: String,

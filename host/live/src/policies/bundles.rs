@@ -61,7 +61,7 @@ struct Bundle {
     state: BundleState,
     /// When it is asked for.
     due: SystemTime,
-    /// How often that failed.
+    /// Failed fetches one after the other.
     failures: u32,
     /// The question that is under way; answers to those before it count for nothing.
     edition: u64,
@@ -69,9 +69,9 @@ struct Bundle {
 }
 
 enum BundleState {
-    /// Asked for.
+    /// Wanted, and not fetched yet.
     Coming,
-    /// Verified.
+    /// Fetched, and verified by its digest and the demanded signature.
     Here {
         digest: String,
         signed_by: Option<String>,

@@ -21,7 +21,7 @@ pub struct Fingerprint {
 pub struct PolicySlot {
     /// Its name in the configuration.
     pub name: String,
-    /// Whether it is enforced.
+    /// Whether its answers count, are compared, or take over step by step.
     pub mode: Mode,
     /// NodePools; `None` for all.
     pub nodepools: Option<Vec<String>>,
@@ -60,7 +60,7 @@ pub enum Step {
     Unreadable,
     /// There is nothing to load yet: what runs goes on.
     Coming,
-    /// It is turned off.
+    /// Its mode is [`Mode::Off`].
     Off,
 }
 

@@ -30,7 +30,7 @@ use longshore_report::hex::hex;
 pub struct Read {
     /// What makes it this version.
     pub version: Fingerprint,
-    /// The component.
+    /// The bytes of the component's file.
     pub bytes: Arc<Vec<u8>>,
 }
 
@@ -48,7 +48,7 @@ fn text(file: &Path) -> Result<String, Failure> {
     })
 }
 
-/// Whom a policy serves.
+/// The slot of an entry of the configuration: name, mode and NodePools.
 pub fn slot(entry: &PolicyEntry) -> PolicySlot {
     PolicySlot {
         name: entry.name.clone(),
@@ -289,7 +289,7 @@ fn names_of(grants: &BTreeSet<Ability>) -> Vec<&'static str> {
 
 /// Why a version is not used.
 pub struct Unusable {
-    /// In words.
+    /// Where it fails, why, and what can be done.
     pub problem: Problem,
     /// It is for want of time or memory, so that it is tried again though no file has changed.
     pub may_go_by: bool,

@@ -24,7 +24,7 @@ pub struct CanarySlot {
     pub boots: bool,
     /// NodePools that the policy is for; `None` for all.
     pub nodepools: Option<Vec<String>>,
-    /// How it takes over.
+    /// Steps, `hold` and limits of its roll-out.
     pub terms: Terms,
 }
 

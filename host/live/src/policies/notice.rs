@@ -23,7 +23,7 @@ pub enum NoticeKind {
     BundleNotKept,
     /// An enforced policy fails; a substitute answers.
     PolicyFailing,
-    /// It answers again.
+    /// An enforced policy that failed answers again.
     PolicyRecovered,
     /// An enforced policy costs all offerings alike: the price decides nothing.
     PolicyCostsAlike,
@@ -37,13 +37,13 @@ pub enum NoticeKind {
     PolicySaid,
     /// A policy that is compared does not answer.
     ShadowFailing,
-    /// It answers again.
+    /// A policy that is compared answers again.
     ShadowRecovered,
     /// A next version is asked beside the one at work, and obeyed for the NodePools of a step.
     CanaryAdvanced,
     /// It answers for all NodePools.
     CanaryPromoted,
-    /// It was taken back.
+    /// A next version is obeyed no longer, because of a fault or an operator.
     CanaryTakenBack,
     /// A signal cannot be fetched; its last good table stays.
     SignalLost,

@@ -10,7 +10,7 @@ const MAX_LINKS: usize = 40;
 #[derive(Default)]
 pub struct Mounts(Vec<Mount>);
 
-/// One of them.
+/// A line of `/proc/self/mountinfo`.
 #[derive(Debug, PartialEq)]
 pub struct Mount {
     point: PathBuf,

@@ -39,7 +39,7 @@ pub struct Sources {
     scores: Option<Arc<ScoresAsker>>,
     sender: Sender<Fetched>,
     arrived: Receiver<Fetched>,
-    /// What rounds see.
+    /// The tables that rounds read: the last good one of each signal.
     tables: Arc<Signals>,
     changed: bool,
 }

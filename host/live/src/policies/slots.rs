@@ -28,13 +28,13 @@ pub(super) enum SlotOutcome {
     Kept,
     /// Refused before; nothing new.
     Known,
-    /// Being fetched.
+    /// The bundle is being fetched.
     Coming,
-    /// Ready.
+    /// Loaded, and ready to take the place of what runs.
     Loaded(LoadedPolicy),
-    /// Not to be used.
+    /// The version cannot be used; what runs goes on.
     Refused(Unusable),
-    /// Turned off.
+    /// Its mode in the configuration is `off`.
     Off,
 }
 

@@ -12,7 +12,7 @@ pub enum StepError {
     /// brought the new version.
     #[error("conflict: {0}")]
     Conflict(String),
-    /// The object is gone.
+    /// The API server does not have the object any more.
     #[error("it is gone")]
     Gone,
     /// Another replica may lead: nothing is tried again before this one leads.

@@ -32,7 +32,7 @@ use longshore_report::explained::Explained;
 /// What the loop reports about itself.
 #[derive(Default)]
 pub struct StatusBoard {
-    /// Everything listed once.
+    /// Every watch has listed its objects once. The probe of readiness asks for it.
     pub synced: bool,
     /// What the policies say of themselves.
     pub policies: Option<PoliciesStatus>,
@@ -55,7 +55,7 @@ pub enum Query {
 /// Shared with the loop.
 pub type SharedBoard = Arc<Mutex<StatusBoard>>;
 
-/// Where to listen.
+/// Ports and the address that the servers listen on.
 pub struct At {
     /// Port of metrics, on all addresses.
     pub metrics: u16,

@@ -30,7 +30,7 @@ pub struct Status {
     pub node_pools: usize,
     /// Pods without a place, by reason.
     pub waiting: Vec<WaitingPods>,
-    /// Objects to reconcile.
+    /// Objects that wait to be reconciled.
     pub work: usize,
     pub last_plan: Option<LastPlan>,
     /// What is wrong with the cluster, by subject.
@@ -40,7 +40,7 @@ pub struct Status {
     pub policies: Option<PoliciesStatus>,
     /// NodePools without compatible instance types, with the reason.
     pub barren: BTreeMap<String, String>,
-    /// Absent without NodeOverlays.
+    /// NodeOverlays and what they change. Absent where there are none.
     pub overlays: Option<Overlays>,
     /// Pods whose node is on its way.
     pub coming: Vec<Coming>,
@@ -79,9 +79,9 @@ pub struct WaitingPods {
 #[serde(default, rename_all = "camelCase")]
 pub struct LastPlan {
     pub milliseconds: u64,
-    /// By price.
+    /// At the catalogue's prices.
     pub cost: f64,
-    /// By the policies.
+    /// At the costs that policies give.
     pub effective: f64,
     pub lower_bound: f64,
     pub claims: usize,
@@ -89,7 +89,7 @@ pub struct LastPlan {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failed: Option<usize>,
     pub pods: usize,
-    /// Pods without a place.
+    /// Pods that the plan could not place.
     pub left: usize,
     /// Whether the search ended at the time limit.
     pub cut_short: bool,
@@ -114,11 +114,11 @@ pub struct WithoutCapacity {
 #[serde(default, rename_all = "camelCase")]
 pub struct Overlays {
     pub count: usize,
-    /// A few of them.
+    /// The first few NodeOverlays.
     pub overlays: Vec<Overlay>,
     /// Offerings at another price.
     pub prices_changed: usize,
-    /// A few of those.
+    /// The first few of these prices.
     pub prices: Vec<ChangedPrice>,
 }
 
@@ -152,7 +152,7 @@ pub struct Coming {
     pub pods: usize,
     /// When the oldest was created.
     pub since: Option<String>,
-    /// A few NodeClaims.
+    /// Names of the first few NodeClaims.
     pub some: Vec<String>,
 }
 
@@ -240,7 +240,7 @@ pub struct CostBefore {
 #[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Change {
-    /// The last time.
+    /// When it was changed last.
     pub at: String,
     pub what: String,
     pub times: usize,
@@ -251,7 +251,7 @@ pub struct Change {
 #[serde(default)]
 pub struct Draining {
     pub nodes: usize,
-    /// The longest of them.
+    /// The nodes that have been draining longest.
     pub lines: Vec<DrainingNode>,
 }
 
@@ -277,7 +277,7 @@ pub struct Held {
     pub nodes: usize,
     /// The names of a few.
     pub some: Vec<String>,
-    /// Whether they have drifted.
+    /// Whether these nodes have drifted.
     pub drifted: bool,
     /// What is in the way of the first.
     pub why: String,

@@ -13,7 +13,7 @@ use longshore_report::messages::span;
 pub struct Problem {
     /// File (with line and column where there is one) or address.
     pub place: String,
-    /// What is wrong.
+    /// The fault, in one sentence.
     pub reason: String,
     /// What can be done; may be empty.
     pub hint: String,
@@ -29,7 +29,7 @@ impl std::fmt::Display for Problem {
 #[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PoliciesStatus {
-    /// The configuration.
+    /// The configuration that is in force.
     pub config: ConfigStatus,
     /// How its files are watched.
     pub files: FilesStatus,
@@ -48,7 +48,7 @@ pub struct PoliciesStatus {
     pub warnings: Vec<String>,
 }
 
-/// The configuration.
+/// Which configuration is in force, and what is wrong with its file.
 #[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ConfigStatus {
@@ -93,7 +93,7 @@ pub struct PolicyStatus {
     pub path: String,
     /// The key file that signed the component that runs, if a signature is demanded.
     pub signed_by: Option<String>,
-    /// Whether it is enforced.
+    /// Whether its answers count, are compared, or take over step by step.
     pub mode: Mode,
     /// NodePools that it serves; none for all.
     pub nodepools: Option<Vec<String>>,
@@ -120,9 +120,9 @@ pub struct PolicyStatus {
     pub memory_bytes: Option<u64>,
     /// What it fails with in rounds, if it does.
     pub failing: Option<String>,
-    /// Versions made ready.
+    /// Number of versions that were loaded since the start.
     pub loads: u64,
-    /// Versions refused.
+    /// Number of versions that were refused since the start.
     pub refused: u64,
     /// What it was asked in rounds, and how that went.
     #[serde(flatten)]
@@ -324,7 +324,7 @@ pub(crate) struct LookComparison {
     pub proposals: u64,
     /// Those of them that it would have decided otherwise.
     pub differ: u64,
-    /// Questions.
+    /// Questions that it was asked.
     pub calls: u64,
     /// Questions that it did not answer.
     pub failures: u64,
@@ -347,11 +347,11 @@ pub struct SignalStatus {
     /// When its numbers were true, as far as that is known.
     pub data_at: Option<i64>,
     pub dated_by: Option<DatedBy>,
-    /// Seconds since then.
+    /// Age of the data at the time of this status, in seconds.
     pub age_seconds: Option<i64>,
     /// Data that is older is old.
     pub max_age_seconds: u64,
-    /// Tables had.
+    /// Number of tables that were fetched since the start.
     pub had: u64,
     /// Number of failed fetches.
     pub failures: u64,
@@ -369,7 +369,7 @@ pub enum DatedBy {
     File,
     /// The header `Last-Modified` of the reply.
     LastModified,
-    /// When the reply came.
+    /// When the reply came, as it names no other time.
     Reply,
 }
 

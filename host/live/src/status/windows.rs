@@ -38,7 +38,7 @@ pub(crate) struct Replanned {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Side {
-    /// NodeClaims.
+    /// Number of NodeClaims.
     pub claims: u64,
     /// Their list price in USD per hour.
     pub usd: f64,
@@ -87,7 +87,7 @@ pub struct Window {
     pub span: String,
     #[serde(flatten)]
     pub sums: Sums,
-    /// One sentence.
+    /// The comparison in one sentence.
     pub verdict: String,
 }
 

@@ -60,7 +60,7 @@ pub async fn launching(events: &Events, candidate: &Candidate, command: &Command
     .await;
 }
 
-/// It is deleted.
+/// Writes that a candidate's NodeClaim is deleted, with the reason.
 pub async fn terminating(events: &Events, candidate: &Candidate, command: &Command) {
     let message = format!(
         "Disrupting Node: {} ({})",
@@ -70,7 +70,7 @@ pub async fn terminating(events: &Events, candidate: &Candidate, command: &Comma
     both(events, candidate, false, "DisruptionTerminating", &message).await;
 }
 
-/// It stays after all.
+/// Writes that a candidate stays, because its command was taken back.
 pub async fn taken_back(events: &Events, candidate: &Candidate, why: &str) {
     let message = format!("Disruption was taken back: {why}");
     both(events, candidate, true, "DisruptionFailed", &message).await;

@@ -39,7 +39,7 @@ pub struct Drains(Mutex<DrainTables>);
 
 #[derive(Default)]
 struct DrainTables {
-    /// By the node's name.
+    /// Drains under way, by name of their node.
     nodes: BTreeMap<String, Drain>,
     /// The node of each pod that is kept, by the pod's `namespace/name`.
     node_of: HashMap<String, String>,
@@ -79,7 +79,7 @@ struct Drain {
 pub enum PodRequest {
     /// To leave, if its disruption budget allows it.
     Evict,
-    /// To end.
+    /// Deletes the pod, whatever its disruption budget says.
     Delete,
 }
 
@@ -97,7 +97,7 @@ struct Try {
 /// A volume on a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attachment {
-    /// Of the VolumeAttachment.
+    /// Name of the VolumeAttachment object.
     pub name: String,
     node: String,
     /// Name of the PersistentVolume, if it is one.
@@ -473,7 +473,7 @@ impl DrainTables {
         }
     }
 
-    /// A pod has gone.
+    /// Forgets a pod that has gone. Returns the node that it was drained from, if any.
     fn lose(&mut self, head: &Head) -> Vec<String> {
         for drain in self.nodes.values_mut() {
             if let Some(gone) = &mut drain.gone {

@@ -24,13 +24,13 @@ pub struct BootRule {
 /// Which NodeClaims' nodes boot with a next version's text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BootScope {
-    /// None.
+    /// No node boots with it.
     NoClaim,
     /// The first NodeClaim that asks.
     FirstToAsk,
     /// This one, once it is written down.
     Named(String),
-    /// This one alone.
+    /// Only the node of this NodeClaim, the first that was launched with it.
     OneClaim(String),
     /// All that are launched from now on.
     AllClaims,

@@ -25,7 +25,7 @@ pub struct Launches(Mutex<Term>);
 
 #[derive(Default)]
 struct Term {
-    /// When the term began.
+    /// When this replica was elected. `None` before.
     since: Option<Instant>,
     /// Whether no launch can have succeeded, by the claim's UID.
     sure: BTreeMap<String, bool>,
@@ -63,7 +63,7 @@ impl Launches {
         Pending(term.sure.insert(uid.to_owned(), false).unwrap_or(false))
     }
 
-    /// A launch has failed.
+    /// Notes that a launch has failed, and whether an instance may exist all the same.
     pub fn failed(&self, uid: &str, pending: Pending, error: &CloudError) {
         let refused = match error {
             CloudError::InsufficientCapacity(_)

@@ -22,9 +22,9 @@ pub const MAX_EVENT_PODS: usize = 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Refused {
-    /// To create NodeClaims.
+    /// The API server refuses to create NodeClaims.
     Creation,
-    /// To launch instances.
+    /// The cloud refuses to launch instances.
     Launch,
 }
 

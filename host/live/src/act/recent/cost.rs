@@ -108,7 +108,7 @@ fn push(all: &mut VecDeque<(i64, Cost)>, most: usize, one: (i64, Cost)) {
     all.push_back(one);
 }
 
-/// In percent.
+/// The change from one cost to the other, in percent. `None` where there was no cost before.
 fn change(before: f64, now: f64) -> Option<f64> {
     (before > 0.0).then(|| 100.0 * (now / before - 1.0))
 }

@@ -58,7 +58,7 @@ pub enum PolicyError {
 #[derive(Clone, Debug)]
 pub struct RepairPolicies {
     all: Vec<Compiled>,
-    /// Position of the fallback.
+    /// Position in `all` of the policy without a reason, which decides where no other does.
     fallback: usize,
 }
 
@@ -66,7 +66,7 @@ pub struct RepairPolicies {
 struct Compiled {
     policy: RepairPolicy,
     status: ConditionStatus,
-    /// Nothing for the fallback.
+    /// Matches the reason of the condition. `None` for the fallback.
     reason: Option<Regex>,
     /// Position of its priority among those of all policies, from 0 on.
     rank: f64,

@@ -3,7 +3,7 @@
 /// What the nodes of all NodePools cost at a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Cost {
-    /// USD per hour.
+    /// Sum of the nodes' prices, USD per hour.
     pub usd: f64,
     /// Cores that the pods on these nodes request.
     pub cores: f64,

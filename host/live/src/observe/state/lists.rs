@@ -65,7 +65,7 @@ impl Lists {
         self.seen.contains_key(&kind)
     }
 
-    /// A list begins.
+    /// Notes that a list of the kind begins: no name has been read of it.
     pub(super) fn begin(&mut self, kind: ObjectKind) {
         self.seen.insert(kind, HashSet::new());
     }
@@ -92,7 +92,7 @@ impl Lists {
         self.known.entry(kind).or_default().insert(name.into());
     }
 
-    /// An object is gone.
+    /// Forgets an object that is deleted.
     pub(super) fn forget(&mut self, kind: ObjectKind, name: &str) {
         if let Some(known) = self.known.get_mut(&kind) {
             known.remove(name);

@@ -21,16 +21,16 @@ use crate::observe::pod_latency::PodLatency;
 #[derive(Default)]
 pub struct MetricsSnapshot {
     pub now: Timestamp,
-    /// By name.
+    /// Nodes in the order of their names.
     pub nodes: Vec<NodeTotals>,
     pub pods: Vec<PodRow>,
     /// Who owns pods, `Kind/name`.
     pub owners: Vec<String>,
     pub claims: Vec<Arc<NodeClaim>>,
     pub pools: Vec<Arc<NodePool>>,
-    /// EC2NodeClasses.
+    /// EC2NodeClasses with their conditions. Empty under KWOK.
     pub classes: Vec<ClassView>,
-    /// What can be bought.
+    /// Instance types of the catalogue, with prices and capacity.
     pub types: Arc<TypeTable>,
     /// USD per hour of what each NodePool has launched.
     pub costs: BTreeMap<String, f64>,

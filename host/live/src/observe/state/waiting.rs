@@ -39,7 +39,7 @@ pub enum Phase {
 }
 
 impl Phase {
-    /// As Kubernetes writes it.
+    /// The value of `status.phase`.
     pub fn text(self) -> &'static str {
         match self {
             Phase::Pending => "Pending",

@@ -29,7 +29,7 @@ pub enum What {
 }
 
 impl What {
-    /// For metrics.
+    /// Value of the metrics' label.
     pub fn label(self) -> &'static str {
         match self {
             What::Claims => "nodeclaims",
@@ -38,7 +38,7 @@ impl What {
         }
     }
 
-    /// Of the Event.
+    /// Reason of the Event.
     pub fn reason(self) -> &'static str {
         match self {
             What::Claims | What::Instances => "GarbageLimitExceeded",

@@ -86,7 +86,7 @@ pub enum Came {
 #[derive(Default)]
 pub(super) struct Records {
     pub(super) since: Option<Instant>,
-    /// By token.
+    /// Instances of each group, by the client token of its launch.
     pub(super) groups: BTreeMap<String, Record>,
 }
 

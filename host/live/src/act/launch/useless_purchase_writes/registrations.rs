@@ -24,7 +24,7 @@ pub(super) struct Ended {
 }
 
 impl Registrations {
-    /// A node has joined.
+    /// Notes that a node of the NodePool has joined: earlier failures no longer count.
     pub fn joined(&self, pool: &str) {
         let joined = Ended {
             joined: true,

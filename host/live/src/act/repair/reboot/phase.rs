@@ -46,7 +46,7 @@ pub enum Due {
     Drain {
         /// When pods that are left stay.
         until: Option<i64>,
-        /// Not before.
+        /// The drain lasts at least until then, seconds since 1970.
         least: i64,
     },
     /// What a machine says of itself before is written down.
