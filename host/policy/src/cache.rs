@@ -30,14 +30,14 @@ const MARK: &str = "died";
 const MAX_FILES: usize = 64;
 /// The most bytes kept. A Python policy is 34 MiB compiled, one in Rust 0.1.
 const MAX_BYTES: u64 = 256 << 20;
-/// The longest mark.
+/// Most bytes of a mark, which is a sentence.
 const MAX_MARK_BYTES: u64 = 4096;
 
 /// What is kept of a component.
 pub(crate) enum Kept {
-    /// Its code.
+    /// Compiled code that this engine runs.
     Code(Box<Component>),
-    /// Nothing.
+    /// No file for this component and engine.
     Nothing,
     /// A file that is not used, and why.
     PassedOver(String),
@@ -98,14 +98,14 @@ pub(crate) fn mark(folder: &Path, digest: &str) -> Option<String> {
     String::from_utf8(bytes.ok()??).ok()
 }
 
-/// Says it.
+/// Writes the mark of a component, in place of an earlier one.
 pub(crate) fn set_mark(folder: &Path, digest: &str, what: &str) {
     // Without a mark it is tried again at the next start.
     let _ = write(folder, &mark_file(folder, digest), what.as_bytes());
     prune(folder, MARK, MAX_FILES, u64::MAX);
 }
 
-/// Takes it back.
+/// Removes the mark of a component whose compiler was not killed.
 pub(crate) fn clear_mark(folder: &Path, digest: &str) {
     let _ = std::fs::remove_file(mark_file(folder, digest));
 }

@@ -46,7 +46,7 @@ pub struct Case {
     /// Tables by name; the row `time` says when it was fetched.
     #[serde(default)]
     pub signals: BTreeMap<String, BTreeMap<String, f64>>,
-    /// What can be bought.
+    /// Offerings that the policy is asked about, in the order of its answer.
     pub offerings: Vec<CaseRow>,
 }
 
@@ -113,10 +113,10 @@ fn yes() -> bool {
 /// Why a case has no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum CaseError {
-    /// Its settings are refused.
+    /// The policy's settings are refused, for this reason.
     #[error("settings: {0}")]
     Settings(String),
-    /// The call fails.
+    /// The call itself fails, as by a trap or a limit.
     #[error(transparent)]
     Call(#[from] CallError),
 }

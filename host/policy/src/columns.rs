@@ -28,7 +28,7 @@ pub(crate) struct Columns {
 /// Columns that `edition` stands for.
 #[derive(Debug, PartialEq, Default)]
 pub(crate) struct Fixed {
-    /// Made of all others.
+    /// Checksum of all other columns: equal editions are equal columns.
     pub edition: Arc<str>,
     pub instance_type_names: Table,
     pub instance_types: Arc<[u32]>,

@@ -22,19 +22,19 @@ use crate::engine::{HostConfig, engine};
 /// Where components are compiled.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Compiler {
-    /// In this process.
+    /// In this process, where nothing limits memory and time.
     #[default]
     Here,
-    /// In a child.
+    /// In a child process, with limits of memory and time.
     Child(CompileChild),
 }
 
 /// A program that calls [`compile_child`] with what it finds after `arguments`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CompileChild {
-    /// The program.
+    /// Path of the program.
     pub program: PathBuf,
-    /// Its first arguments.
+    /// Arguments before those that the host adds.
     pub arguments: Vec<OsString>,
     /// The most bytes of memory, if less is not left.
     pub most_memory: Option<u64>,
@@ -62,7 +62,7 @@ const NO_MEMORY: u8 = 4;
 /// Why there is no code.
 #[derive(Debug, PartialEq)]
 pub(crate) enum CompileError {
-    /// It is no component.
+    /// The bytes are no valid component, for this reason.
     Damaged(String),
     /// The component killed its compiler.
     Died(String),
@@ -86,7 +86,7 @@ impl CompileChild {
         }
     }
 
-    /// Compiles.
+    /// Compiles a component to machine code, here or in a child.
     pub(crate) fn compile(
         &self,
         bytes: &[u8],

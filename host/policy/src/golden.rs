@@ -12,15 +12,15 @@ use crate::guest_text::{cut, printable};
 use crate::loaded::LoadedPolicy;
 use crate::version::ROUND_TIME;
 
-/// Most offerings of one.
+/// Most offerings that one vector may have.
 const MAX_ROWS: usize = 2000;
 /// Longest of what is wrong with one, in characters.
 const MAX_PROBLEM: usize = 1000;
 
-/// What became of them.
+/// What became of a component's golden vectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Golden {
-    /// The component has none.
+    /// The component has no such section.
     Missing,
     /// It has none that can be asked: only scorers have.
     NotAsked,
@@ -34,12 +34,12 @@ pub enum GoldenError {
     /// The section cannot be read.
     #[error("its golden vectors cannot be read: {0}")]
     Section(#[from] longshore_golden::Unreadable),
-    /// One is not met.
+    /// The policy answers otherwise than a vector expects.
     #[error("golden vector `{name}` is not met: {problem}")]
     Unmet {
-        /// The case.
+        /// Name of the vector.
         name: String,
-        /// What differs.
+        /// Where the answer differs from the expected one.
         problem: String,
         /// It was for want of time.
         may_go_by: bool,

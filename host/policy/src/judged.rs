@@ -40,7 +40,7 @@ pub struct JudgeAnswer {
 pub enum Said {
     /// What nodes weigh: USD per hour.
     Weights(Arc<[f64]>),
-    /// What becomes of proposals.
+    /// A decision about each proposal, in the order of the question.
     Decisions(Arc<[Decision]>),
 }
 
@@ -54,7 +54,7 @@ pub struct JudgeRecord {
 }
 
 impl Said {
-    /// A checksum of it.
+    /// A checksum over every part of the answer, to compare it with a recorded one.
     pub fn sum(&self) -> u64 {
         let mut sum = Sum::default();
         match self {

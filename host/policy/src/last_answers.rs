@@ -24,7 +24,7 @@ pub struct LastAnswers {
     pub settings: String,
     /// Different answers, each once.
     tables: Vec<Differences>,
-    /// Index into `tables`.
+    /// Position in `tables` of the answer about each NodePool.
     node_pools: BTreeMap<String, usize>,
     /// What it last said of nodes.
     #[serde(default)]
@@ -34,7 +34,7 @@ pub struct LastAnswers {
 /// The last good answer about a NodePool.
 #[derive(Clone)]
 pub(crate) enum LastAnswer {
-    /// As it was given.
+    /// From this process: columns and costs as they were.
     Given {
         columns: Arc<Columns>,
         /// What offerings cost before it.
@@ -46,7 +46,7 @@ pub(crate) enum LastAnswer {
 }
 
 impl LastAnswers {
-    /// None yet.
+    /// No answers yet of this version of the policy.
     pub(crate) fn of(policy: &LoadedPolicy) -> Self {
         LastAnswers {
             policy: policy.name().to_owned(),

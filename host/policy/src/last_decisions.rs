@@ -25,7 +25,7 @@ struct Said {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct LastDecisions {
-    /// By name.
+    /// What it last said of each node, by the node's name.
     nodes: BTreeMap<String, Said>,
     /// Whether it ever decided about proposals.
     pub has_decided: bool,

@@ -66,7 +66,7 @@ pub enum LoadError {
     /// The component is fine, its settings are not.
     #[error("{}: settings: {problem}", path.display())]
     Settings {
-        /// The component's file.
+        /// Path of the component.
         path: PathBuf,
         /// What is wrong, where, and a hint.
         problem: String,
@@ -82,13 +82,13 @@ pub enum Refusal {
         component new` or an SDK made"
     )]
     NotWasm {
-        /// Its first bytes.
+        /// The first eight bytes of the file, escaped.
         begins: String,
     },
-    /// Nothing is in it.
+    /// The file has no bytes.
     #[error("it is empty: build the component again")]
     Empty,
-    /// It is gzip.
+    /// The file is packed with gzip.
     #[error("it is packed with gzip: give it as `gzip --decompress` unpacks it")]
     Packed,
     /// A core module: it has to be wrapped as a component.
@@ -113,7 +113,7 @@ pub enum Refusal {
     /// Bytes that are not valid WebAssembly.
     #[error("damaged or cut short ({size} bytes): {detail}; build or fetch it again")]
     Damaged {
-        /// The file's size.
+        /// Bytes that the file has.
         size: usize,
         /// The validator's words.
         detail: String,
@@ -121,7 +121,7 @@ pub enum Refusal {
     /// Compiling it killed the compiler.
     #[error("{why}; it is not compiled again before it changes")]
     KillsCompiler {
-        /// How.
+        /// What happened to the compiler.
         why: String,
     },
     /// It was not compiled, for a reason that may go by.

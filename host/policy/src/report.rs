@@ -11,7 +11,7 @@ use crate::imports::state::Message;
 /// The most that a call of one place used.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct CallUsage {
-    /// By the clock.
+    /// Longest time of a call by the clock.
     pub longest: Duration,
     /// Fuel, in thousandths of what a call has.
     pub fuel_permille: u32,
@@ -31,7 +31,7 @@ impl CallUsage {
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CallStats {
-    /// Questions.
+    /// Questions that were asked, those with a kept answer included.
     pub calls: u64,
     /// Answers of a version, the current or the last good one, that could not be used.
     pub failures: u64,
@@ -88,12 +88,12 @@ pub enum Report {
         digest: String,
         /// The NodePool of the request; empty for one about all.
         node_pool: String,
-        /// What went wrong.
+        /// What went wrong with the call.
         error: CallError,
         /// What answers for the rest of the round.
         instead: Fallback,
     },
-    /// A policy said something.
+    /// A policy has logged a message.
     Said {
         /// Its place among the assignments.
         place: usize,

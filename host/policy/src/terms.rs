@@ -35,7 +35,7 @@ impl Ability {
 /// What becomes of offerings that a policy excludes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Exclusions {
-    /// They are not bought.
+    /// They are not bought at all.
     #[default]
     Allow,
     /// They cost so much that they are bought only where nothing else fits.

@@ -99,7 +99,7 @@ pub(crate) struct Version {
 
 /// A question of one kind: what it is about, how it is set, and how the answer is had.
 pub(crate) struct Call<'q, T> {
-    /// Position of the place.
+    /// Position of the place among the assignments.
     pub place: usize,
     /// The NodePool; empty for a question about all.
     pub node_pool: &'q str,

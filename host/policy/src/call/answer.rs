@@ -14,7 +14,7 @@ pub enum CallError {
     Fuel {
         /// The request.
         asked: &'static str,
-        /// How much it had.
+        /// Fuel that the call had.
         fuel: u64,
     },
     /// It took too long by the clock though it had fuel left. Not the same on every machine.
@@ -22,7 +22,7 @@ pub enum CallError {
     Time {
         /// The request.
         asked: &'static str,
-        /// How long it had.
+        /// Time that the call had.
         limit: std::time::Duration,
     },
     /// It answered, but all its answers in a round took more than a round has.
@@ -46,7 +46,7 @@ pub enum CallError {
     HostCalls {
         /// The request.
         asked: &'static str,
-        /// How often it may.
+        /// Most calls of the host.
         limit: u32,
     },
     /// It handed over more than may be copied out of it in one go.
@@ -54,7 +54,7 @@ pub enum CallError {
     TooLarge {
         /// The request.
         asked: &'static str,
-        /// The most bytes.
+        /// Most bytes of an answer or a message.
         limit: usize,
     },
     /// It trapped, or answered something that cannot be read.
@@ -105,20 +105,20 @@ pub enum CostFault {
     /// There is not one for each offering.
     #[error("{given} costs for {rows} offerings")]
     Count {
-        /// How many there are.
+        /// How many costs the answer has.
         given: usize,
         /// How many offerings were asked about.
         rows: usize,
     },
-    /// One is no cost.
+    /// A cost is negative, too large, or not a number.
     #[error("the cost of offering {row} is {cost}; expected 0 to {most}, or infinity", most = MAX_COST)]
     OutOfBounds {
-        /// The offering's row.
+        /// Row of the offering in the question.
         row: usize,
         /// What it was said to cost.
         cost: String,
     },
-    /// All are infinite.
+    /// Every cost is infinite: nothing could be bought.
     #[error("every offering is excluded")]
     AllExcluded,
     /// All are infinite that are not in the costs of the policies before it.
@@ -140,7 +140,7 @@ pub(crate) fn number(value: f64) -> String {
 #[derive(Clone, Debug, PartialEq, ComponentType, Lift)]
 #[component(record)]
 pub struct SignalUse {
-    /// Its name.
+    /// Name of the signal in the configuration.
     pub name: String,
     /// Whether the policy is of no use without it.
     pub required: bool,

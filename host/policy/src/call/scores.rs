@@ -52,13 +52,13 @@ pub(crate) struct Guarded {
 /// Costs that were too low.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Raised {
-    /// How many.
+    /// Number of offerings whose cost was raised.
     pub offerings: u64,
     /// The first one: its row, what it is, and what it was said to cost.
     pub row: usize,
     pub instance_type: String,
     pub cost: f64,
-    /// What it costs instead.
+    /// The cost that it gets instead, USD per hour.
     pub least: f64,
 }
 

@@ -43,7 +43,7 @@ pub struct ChainLink {
     pub cost: Arc<[f64]>,
     /// Offerings that draw on its commitments.
     pub draws: Arc<[u32]>,
-    /// Rows that it discourages.
+    /// Rows whose cost it makes so high that they are bought only where nothing else fits.
     pub discouraged: Arc<[u32]>,
     /// Checksum over these costs and its commitments.
     pub sum: u64,

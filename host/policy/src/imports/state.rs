@@ -42,7 +42,7 @@ pub enum Level {
 /// A message of a policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// How loud.
+    /// Severity that the policy gave the message.
     pub level: Level,
     /// What it says; cut at 2 KiB.
     pub text: String,
@@ -50,7 +50,7 @@ pub struct Message {
 
 /// The data of a store for its guest: the request, and the remaining allowance.
 pub(crate) struct StoreData {
-    /// What it is asked.
+    /// The question that it is asked now.
     pub request: ScoreRequest,
     /// What it called to answer that.
     pub reads: Reads,

@@ -17,7 +17,7 @@ const MAX_ANNOTATION_BYTES: usize = 1024;
 /// The longest age of a signal, in seconds: a hundred years.
 const MAX_AGE: f64 = 3.2e9;
 
-/// Checks it.
+/// Checks what a component says of itself: name, version, signals, annotations, schema.
 pub(super) fn check(about: &About) -> Result<(), Refusal> {
     let wrong = |problem: String| Err(Refusal::About { problem });
     let name_fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
