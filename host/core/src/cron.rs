@@ -22,7 +22,7 @@ pub enum CronError {
     /// Too few or too many fields.
     #[error("a schedule has five fields (minute, hour, day, month, weekday), this one has {0}")]
     Fields(usize),
-    /// An unknown shorthand.
+    /// A word after `@` that stands for no schedule.
     #[error("{0:?} is no shorthand: @yearly, @monthly, @weekly, @daily and @hourly are")]
     Shorthand(String),
     /// A field that makes no sense.

@@ -33,11 +33,11 @@ const USUAL_RULES: usize = 8;
 /// What an effort may spend.
 #[derive(Clone, Copy, Debug)]
 pub struct Budget<'s> {
-    /// Rounds of column generation.
+    /// Most rounds of column generation.
     pub rounds: usize,
     /// Packings from nothing, for each of two sets of values.
     pub packings: usize,
-    /// Repackings tried.
+    /// Most repackings of a few nodes that are tried.
     pub repacks: usize,
     /// What ends all of it.
     pub stop: Stop<'s>,

@@ -8,7 +8,7 @@ pub use crate::reasons::{Barred, Least, Refusal, Target, TopologyRule, TypesLeft
 /// How much work goes into a cheaper plan, counted in steps and not in time.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum Effort {
-    /// The first-fit-decreasing answer.
+    /// First-fit decreasing alone, without optimization.
     None,
     /// About 10 ms for a thousand pods.
     Quick,

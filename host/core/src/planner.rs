@@ -24,12 +24,12 @@ use crate::schedule::pod_groups::PodGroup;
 use crate::snapshot::Snapshot;
 use crate::stop::Stop;
 
-/// How to plan.
+/// Effort and seed of a plan: with the snapshot and scores, all that it depends on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PlanOptions {
     /// How much work goes into a cheaper plan.
     pub effort: Effort,
-    /// Start of pseudo-random numbers.
+    /// Seed of pseudo-random numbers: the same seed gives the same plan.
     pub seed: u64,
 }
 

@@ -10,7 +10,7 @@ use crate::model::{Excess, NodeClassRef, ResourceId, Symbol, Taint};
 /// Who refuses a pod, and why.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Refusal {
-    /// Who refuses.
+    /// The node or NodePool that refuses the pod, or the pod itself.
     pub target: Target,
     /// The rule that the pod does not meet.
     pub unfit: Unfit,
@@ -71,9 +71,9 @@ pub enum Unfit {
     Resource {
         /// The first resource that is short.
         resource: ResourceId,
-        /// How much it needs.
+        /// How much the pod needs, in the unit of the resource.
         wants: i64,
-        /// How much is free.
+        /// How much is free, in the unit of the resource.
         free: i64,
     },
     /// No instance type is left. Counts of types by the first reason that removes each; they add up
@@ -131,7 +131,7 @@ pub enum Unfit {
     },
     /// kube-scheduler as modelled would not bind it to any node of the plan, in any of some runs.
     Unrealised {
-        /// How many runs.
+        /// Number of simulated runs.
         runs: u32,
     },
     /// No evaluated rule refuses it, but it was not placed: a defect of the planner or of its
@@ -157,7 +157,7 @@ pub enum Barred {
     Unasked,
     /// There are fewer domains than `minDomains`, so each is compared with 0.
     TooFewDomains {
-        /// How many domains count.
+        /// Number of domains that the constraint counts.
         domains: u32,
         /// `minDomains`.
         wanted: u32,
@@ -187,7 +187,7 @@ impl Unfit {
 pub struct LimitReached {
     /// The resource.
     pub resource: ResourceId,
-    /// The limit.
+    /// The limit of the NodePool, in the unit of the resource.
     pub limit: i64,
     /// What its nodes have of it, with those of the plan.
     pub used: i64,
@@ -270,7 +270,7 @@ pub struct UselessPurchase {
 /// Nodes of a NodePool that never joined or never became ready, one after the other.
 #[derive(Clone, Debug, PartialEq)]
 pub struct UnjoinedBackoff {
-    /// How many.
+    /// Number of such nodes.
     pub nodes: u32,
     /// How many of these have joined and are not ready for pods.
     pub not_ready: u32,
@@ -292,7 +292,7 @@ pub struct FullMemory {
 /// Useless new nodes of a NodePool.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ForeignTaintBackoff {
-    /// How many.
+    /// Number of such nodes.
     pub nodes: u32,
     /// A taint of the newest that neither its NodeClaim nor Kubernetes has put there.
     pub taint: Taint,

@@ -27,7 +27,7 @@ pub struct Host<'a> {
     pub kind: HostKind<'a>,
     /// Pods that the plan places on it.
     pub pods: Vec<&'a PendingPod>,
-    /// What to call it.
+    /// Name for messages.
     pub name: String,
 }
 

@@ -26,7 +26,7 @@ pub struct Refused {
     pub nodes: Vec<NodeIx>,
     /// The method that found them.
     pub method: Method,
-    /// The rules.
+    /// The rules that these nodes' removal would break.
     pub violations: Vec<Violation>,
 }
 

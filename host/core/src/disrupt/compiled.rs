@@ -41,7 +41,7 @@ pub struct PodClass {
     pub place: usize,
     /// Rules about the pods beside it on its host.
     pub rules: SmallVec<[Rule; 2]>,
-    /// Pods of a unit.
+    /// Number of pods that a unit has.
     pub pods: u32,
     /// Size and place: position in [`Compiled::values`].
     pub size: usize,
@@ -63,7 +63,7 @@ pub struct Place {
 pub struct Own {
     /// Index into the compiled classes.
     pub class: u32,
-    /// How many units.
+    /// Number of units on the node.
     pub units: u32,
     /// Their pods, unit after unit, in queue order.
     pub pods: Vec<PodIx>,
@@ -129,7 +129,7 @@ pub struct Compiled<'a> {
     pub nodes: Vec<Node>,
     /// Classes of pods that may move.
     pub classes: Vec<PodClass>,
-    /// Where classes may be.
+    /// Sets of nodes that classes may be on.
     pub places: Vec<Place>,
     /// What can be bought, cheapest first.
     pub offers: Vec<Offer>,

@@ -23,7 +23,7 @@ type Counts = SmallVec<[u16; 8]>;
 /// What is taken by which host.
 type Taken = Vec<(usize, Counts)>;
 
-/// Too many steps.
+/// The search needs more steps than it may take.
 struct TooLarge;
 
 /// The best state there is; nothing if that takes too many steps.

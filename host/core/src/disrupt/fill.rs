@@ -16,7 +16,7 @@ pub struct Demand {
 }
 
 impl Demand {
-    /// Nothing to place.
+    /// A demand without pods.
     pub fn none(c: &Compiled<'_>) -> Self {
         Demand {
             left: vec![0; c.classes.len()],
@@ -33,7 +33,7 @@ impl Demand {
         }
     }
 
-    /// Takes pods away.
+    /// Subtracts placed pods of a class.
     pub fn take(&mut self, (class, pods): Pods) {
         self.left[class as usize] -= pods;
     }

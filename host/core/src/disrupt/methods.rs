@@ -40,11 +40,11 @@ pub struct RoundOptions<'a> {
     /// What one moved pod must save where its NodePool does not say. Without it, the NodePool's policy
     /// decides.
     pub move_cost: Option<MoveCost>,
-    /// One method alone.
+    /// The only method that may find something. `None` for all methods.
     pub only: Option<Method>,
-    /// What proposals may be.
+    /// Which replacements proposals may have.
     pub rules: Rules,
-    /// How much to search.
+    /// Limits of the search, in steps.
     pub effort: Effort,
     /// Which nodes that stay are asked what it would take to remove them.
     pub explain: Explain<'a>,
@@ -57,7 +57,7 @@ pub struct RoundOptions<'a> {
 /// Which nodes that stay are asked what it would take to remove them.
 #[derive(Clone, Copy, Debug, Default)]
 pub enum Explain<'a> {
-    /// None.
+    /// No node is asked about.
     #[default]
     Nothing,
     /// Every node that stays.

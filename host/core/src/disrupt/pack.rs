@@ -275,7 +275,7 @@ pub struct Rest {
 }
 
 impl Rest {
-    /// Sums up.
+    /// Sums up the pods of a demand that are left.
     pub fn of(c: &Compiled<'_>, demand: &Demand) -> Self {
         let mut rest = Rest {
             pods: 0,

@@ -15,7 +15,7 @@ use super::pack;
 use super::state::SearchState;
 use crate::stop::Stop;
 
-/// How much to search.
+/// Limits of a search, in steps.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
     /// Rounds of column generation for the prices of pods.

@@ -15,7 +15,7 @@ use crate::model::{ClusterObjects, NodeClaim, Symbol};
 /// NodeClaims of a static NodePool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Those that stay.
+    /// Those that no command disrupts and that are not being deleted.
     pub active: u32,
     /// Those that a command of disruption takes and that are not deleted yet.
     pub disrupted: u32,
@@ -37,14 +37,14 @@ pub enum Scale {
     Stands,
     /// So many claims are created. Without a node limit there would be `missing` more.
     Up {
-        /// At least one.
+        /// Number of NodeClaims to create, at least one.
         create: u32,
         /// What the node limit keeps back.
         missing: u32,
     },
     /// The node limit keeps back all that is missing.
     AtLimit {
-        /// How many.
+        /// Number of NodeClaims that are missing.
         missing: u32,
     },
     /// So many claims are deleted.

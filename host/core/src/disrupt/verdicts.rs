@@ -35,7 +35,7 @@ pub enum Method {
     Drift,
     /// Several nodes for fewer or cheaper ones.
     MultiNode,
-    /// One node alone.
+    /// One node for one cheaper node, or for none.
     SingleNode,
 }
 
@@ -117,7 +117,7 @@ pub enum Stays {
     NodePoolMissing,
     /// Its NodePool keeps a number of nodes.
     Static,
-    /// Its NodePool does not.
+    /// Its NodePool does not keep a number of nodes.
     NotStatic,
     /// Its NodePool has more or fewer nodes than replicas or is being deleted, which comes first.
     StaticScales,
@@ -127,7 +127,7 @@ pub enum Stays {
     OthersNotReady,
     /// A pod that waits is expected on it.
     Nominated(PodIx),
-    /// It is disrupted already.
+    /// A command disrupts it already.
     Disrupting,
     /// Its machine is being started anew.
     Rebooting,
@@ -210,7 +210,7 @@ pub enum Stays {
 pub struct Candidate {
     /// Pods that would move.
     pub pods: u32,
-    /// Their eviction cost.
+    /// Sum of these pods' eviction costs.
     pub weight: f64,
     /// `consolidateAfter` of its NodePool has not passed since its pods changed: consolidation moves no
     /// pods to it either.

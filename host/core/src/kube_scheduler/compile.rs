@@ -46,7 +46,7 @@ enum Role {
 pub struct Counter {
     /// Index of the topology key.
     pub key: u32,
-    /// Which nodes count.
+    /// Position of the filter that says on which nodes pods count.
     pub filter: u32,
     /// Index of filter and key together.
     pub space: u32,

@@ -90,7 +90,7 @@ pub struct Catalogue {
     types: Arc<[InstanceType]>,
     offerings: Arc<[Offering]>,
     index: Arc<CatalogueIndex>,
-    /// Prices by row.
+    /// USD per hour of each offering, by row.
     prices: Arc<[f64]>,
     /// What NodeOverlays have changed, by type; empty where there are none.
     overlaid: Arc<[TypeOverlay]>,

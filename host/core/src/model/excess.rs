@@ -86,7 +86,7 @@ impl Part {
 pub struct Excess {
     /// The part that exceeds its limit.
     pub part: Part,
-    /// How many.
+    /// How many of it the pod has.
     pub count: u64,
 }
 

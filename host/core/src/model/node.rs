@@ -73,7 +73,7 @@ pub struct UnhealthyNode {
 /// A repair that is due.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DueRepair {
-    /// Replacement or reboot.
+    /// Whether the node is replaced or its machine rebooted.
     pub action: RepairAction,
     /// Nodes with a higher score are repaired first: rank of the priority + age in half hours.
     pub score: f64,
@@ -86,7 +86,7 @@ pub struct DueRepair {
 pub enum RepairAction {
     /// Another node takes its place.
     Replace,
-    /// Its machine starts anew.
+    /// The cloud restarts its machine; Node and NodeClaim stay.
     Reboot,
 }
 

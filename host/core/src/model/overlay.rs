@@ -22,9 +22,9 @@ pub struct NodeOverlay {
 /// What becomes of a price, USD per hour.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum PriceChange {
-    /// This price.
+    /// The price is replaced by this amount.
     Set(f64),
-    /// The price and this.
+    /// The amount is added to the price; it may be negative.
     Add(f64),
     /// The price and this share of it, in percent.
     Percent(f64),

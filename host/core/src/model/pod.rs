@@ -40,7 +40,7 @@ pub struct Pod {
     pub started: Option<i64>,
     /// `spec.terminationGracePeriodSeconds`, 30 if absent.
     pub grace: u32,
-    /// Phase Succeeded or Failed.
+    /// `status.phase` is Succeeded or Failed.
     pub terminal: bool,
     /// `metadata.deletionTimestamp` is set.
     pub deleting: bool,
@@ -181,7 +181,7 @@ pub struct Toleration {
 pub enum NodeInclusion {
     /// Only nodes that the pod could use count.
     Honor,
-    /// All nodes count.
+    /// All nodes count, whether the pod could use them or not.
     Ignore,
 }
 

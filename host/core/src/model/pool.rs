@@ -72,7 +72,7 @@ pub enum ConsolidationPolicy {
 pub enum MoveCost {
     /// A share of what a pod of its NodePool costs on average.
     Share(f64),
-    /// USD per hour.
+    /// An amount, USD per hour.
     Amount(f64),
 }
 

@@ -21,7 +21,7 @@ pub struct Useless {
     pub found: i64,
     /// When the newest NodeClaim that counts was made, seconds since 1970.
     pub created: i64,
-    /// That NodeClaim.
+    /// Name of that NodeClaim.
     pub claim: Box<str>,
     /// The NodePools and node classes that it was bought with, by their digest.
     pub given: u64,
@@ -30,7 +30,7 @@ pub struct Useless {
 /// Nodes of a NodePool that never joined, one after the other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unjoined {
-    /// How many.
+    /// Number of such nodes.
     pub nodes: u32,
     /// How often purchases were put off for it.
     pub times: u32,
@@ -45,7 +45,7 @@ pub struct Unjoined {
 pub struct Purchases {
     /// Groups of pods, in the order of the annotation.
     pub useless: Vec<Useless>,
-    /// Nodes that never joined.
+    /// Nodes that never joined. `None` once a node has joined.
     pub unjoined: Option<Unjoined>,
 }
 

@@ -4,7 +4,7 @@ use super::pod::LabelSelector;
 use super::requirement::Requirement;
 use super::symbols::{Labels, Symbol};
 
-/// Access modes as bits.
+/// Access modes of a volume, a bit for each.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct AccessModes(pub u8);
 
@@ -46,7 +46,7 @@ pub struct VolumeClaim {
     /// `spec.storageClassName` (or the beta annotation); `None` if absent, the empty string if
     /// empty.
     pub class: Option<Symbol>,
-    /// Phase Lost.
+    /// `status.phase` is Lost: its volume is gone.
     pub lost: bool,
     /// Annotation `pv.kubernetes.io/bind-completed` is there, or phase is Bound.
     pub bound: bool,

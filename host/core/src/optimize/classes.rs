@@ -94,7 +94,7 @@ pub struct SizeClass {
 pub struct Classes {
     /// Classes by size and demands on labels.
     pub classes: Vec<SizeClass>,
-    /// Their subs.
+    /// Classes within a size class that differ in rules over hosts.
     pub host_classes: Vec<HostClass>,
     /// What they ask of nodes.
     pub compatibilities: Vec<Compatibility>,

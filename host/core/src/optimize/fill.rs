@@ -25,7 +25,7 @@ pub struct Filler<'a> {
     /// Position of each class in the order of each offer, `u32::MAX` where it is not admitted.
     rank: Vec<Vec<u32>>,
     hosts: Hosts,
-    /// Room to work in.
+    /// Buffer that is reused for each node.
     column: Vec<f64>,
     keys: Vec<u64>,
 }

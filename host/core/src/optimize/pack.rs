@@ -15,7 +15,7 @@ use crate::stop::Stop;
 pub struct Node {
     /// Index into `BinTypes::offers`.
     pub offer: usize,
-    /// Its pods.
+    /// Pods that are placed on it.
     pub picks: Vec<Chosen>,
 }
 

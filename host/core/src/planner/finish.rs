@@ -227,9 +227,9 @@ fn draws_by_offering(scores: &Scores) -> BTreeMap<OfferingId, Vec<(Owned<'_>, Dr
 
 /// What a claim would save as an offering that draws on a commitment.
 struct Saving<'a> {
-    /// USD per hour.
+    /// The saving in USD per hour.
     usd: f64,
-    /// Position of the claim.
+    /// Position of the claim in the plan.
     claim: usize,
     whose: Owned<'a>,
     /// The commitments of the offering that come before it in the answer.

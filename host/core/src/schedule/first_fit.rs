@@ -60,7 +60,7 @@ pub struct OpenClaim {
     pub types: BitSet,
     /// The most that any of its types has left.
     room: ResourceVector,
-    /// Its pods.
+    /// Pods that are placed on it.
     pub members: Vec<Assignment>,
     /// Types that were within the NodePool's limits when it was opened.
     pub within_limits: Option<BitSet>,
@@ -260,7 +260,7 @@ struct Packer<'p, 'a> {
     reservations: FxHashMap<Symbol, i64>,
     /// Looks at rules over hosts since the last pod was placed.
     looks: Cell<usize>,
-    /// Pods placed so far.
+    /// Number of pods placed so far.
     placements: u64,
 }
 

@@ -59,7 +59,7 @@ pub struct Fit {
     types: Vec<u32>,
     /// How many types the catalogue has.
     all: usize,
-    /// How many resources count.
+    /// Length of a [`ResourceVector`].
     width: usize,
     /// What each of them leaves to pods after the daemons that would run on it.
     net: Vec<ResourceVector>,

@@ -101,7 +101,7 @@ impl Uses {
 pub struct GroupUse {
     /// Index into the topology's groups.
     pub group: usize,
-    /// The pod itself counts.
+    /// The pod matches the group itself, so that placing it changes the count.
     pub own: bool,
     /// A wish: ScheduleAnyway, or balance for the sake of others.
     pub soft: bool,

@@ -15,7 +15,7 @@ pub struct Room {
     /// At least what the emptiest node of each block has left, by resource. Pods that come make it
     /// too high, which costs a look at the block and nothing else.
     most: Vec<ResourceVector>,
-    /// Removed nodes.
+    /// Which nodes are removed, by position.
     removed: Vec<bool>,
     /// What has changed, the latest last.
     log: Vec<Change>,

@@ -39,7 +39,7 @@ use self::host_counts::{ComparedNodes, HostCounts};
 /// What a rule has to know of the pod that asks it.
 #[derive(Clone, Copy, Debug)]
 pub struct Asking {
-    /// The pod itself counts.
+    /// The pod matches the group itself, so that placing it changes the count.
     pub own: bool,
     /// The rule is the pod's own, not one that it balances for others.
     pub owner: bool,

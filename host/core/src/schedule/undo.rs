@@ -16,7 +16,7 @@ pub enum Undo {
         host: u32,
         /// Number of pods.
         pods: u32,
-        /// There were none before.
+        /// Whether the group had no pods on the host before.
         first: bool,
     },
     /// A group was noted among those that keep pods away from a host.
@@ -101,7 +101,7 @@ impl Log {
         self.most = usize::MAX;
     }
 
-    /// Adds one.
+    /// Notes a change, unless the log has become too long.
     pub fn push(&mut self, change: Undo) {
         if self.changes.len() >= self.most {
             (self.changes, self.lost) = (Vec::new(), true);

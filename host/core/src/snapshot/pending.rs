@@ -42,7 +42,7 @@ pub struct PendingPod {
 pub struct SharedClaims {
     /// Its place among pods that share claims, in kube-scheduler's queue.
     pub turn: u32,
-    /// Each shared claim once.
+    /// The claims that it shares, each once.
     pub claims: Vec<SharedClaim>,
 }
 

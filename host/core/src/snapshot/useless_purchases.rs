@@ -192,7 +192,7 @@ fn still_waiting<'w>(
 enum Shown {
     /// There is room for them on a node that is ready.
     Room,
-    /// Others have taken it.
+    /// Other pods have taken the room.
     Taken,
     /// Its node is not ready for pods.
     NotReady,

@@ -44,7 +44,7 @@ pub struct CompiledCluster<'a> {
     pub snapshot: &'a Snapshot,
     /// Requirements, narrowed.
     pub states: NodeSpecs<'a>,
-    /// Resources that matter.
+    /// The resources that the pods to be planned request.
     pub dims: ResourceDims,
     /// NodePools, in order of preference.
     pub pools: Vec<Template>,

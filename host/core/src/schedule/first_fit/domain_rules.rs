@@ -15,7 +15,7 @@ use crate::schedule::topology::{Asking, ConstraintKind, Domains, ToBuy};
 pub struct DomainRule {
     /// Position in [`Topology::keys`](crate::schedule::topology::Topology::keys).
     pub key: usize,
-    /// By domain.
+    /// Whether the pod may go to each domain.
     pub allowed: Vec<bool>,
     /// Allowed domains, the emptiest first, then the cheapest.
     pub order: Vec<u32>,

@@ -17,7 +17,7 @@ pub(super) enum HostCounts {
 #[derive(Clone, Debug, Default)]
 pub(super) struct ComparedNodes {
     pub(super) nodes: Members,
-    /// How many they are.
+    /// Number of nodes that are compared.
     pub(super) number: usize,
     /// How many of them have so many pods.
     with: Vec<u32>,

@@ -15,7 +15,7 @@ use crate::snapshot::Snapshot;
 struct Landing {
     /// The domains; several while it is not settled.
     pub(super) domains: SmallVec<[u32; 8]>,
-    /// It is settled now.
+    /// Whether the domain is known now.
     settled: bool,
 }
 

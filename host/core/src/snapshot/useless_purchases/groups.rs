@@ -233,7 +233,7 @@ struct KeptAway<'w> {
     terms: Vec<OtherTerm<'w>>,
     /// Terms that select one value of a label, or one of a few, by label and value.
     by_label: FxHashMap<(Symbol, Symbol), Vec<usize>>,
-    /// The others.
+    /// Terms that are not in `by_label`, which every pod is held against.
     rest: Vec<usize>,
     /// Namespaces with their labels.
     namespaces: FxHashMap<Symbol, &'w Labels>,
