@@ -68,7 +68,7 @@ fn failure(why: NotExplained) -> Failure {
     }
 }
 
-/// Asks a daemon.
+/// Asks a daemon over HTTP and reads its answer.
 fn ask(args: &ExplainArgs) -> Result<Explained, Failure> {
     let escaped: String = args
         .name

@@ -29,13 +29,13 @@ pub struct ResolvedOptions {
     pub aws: Option<Aws>,
     /// Nothing names the provider: the manifests' NodePools decide between `aws` and KWOK.
     pub by_manifests: bool,
-    /// How hard to try.
+    /// How much work goes into a cheaper plan.
     pub effort: Effort,
-    /// Decides between equals.
+    /// Seed of pseudo-random numbers: the same seed gives the same plan.
     pub seed: u64,
     /// How long a cheaper plan may be looked for.
     pub time_limit: Duration,
-    /// What planning depends on.
+    /// Settings of the cluster that plans depend on, such as preferences and feature gates.
     pub settings: Settings,
     /// Karpenter's gate NodeOverlay: NodeOverlays change the catalogue.
     pub node_overlay: bool,

@@ -59,14 +59,14 @@ pub struct Planned {
     pub snapshot: Snapshot,
     /// The scorers that were called.
     pub scorers: Scorers,
-    /// Input that was skipped.
+    /// Faults in the input, whose objects were skipped.
     pub problems: Diagnostics,
     pub plan: Plan,
     /// Seconds of reading and parsing.
     pub parse_seconds: f64,
-    /// Seconds of joining.
+    /// Seconds of joining the objects to a snapshot.
     pub state_seconds: f64,
-    /// Seconds of deciding.
+    /// Seconds of planning and checking.
     pub seconds: f64,
 }
 

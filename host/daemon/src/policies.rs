@@ -29,7 +29,7 @@ use longshore_live::policies::{grants, shipped, typed};
 
 /// The policies of one run.
 pub enum Scorers {
-    /// No policy was named.
+    /// No policy was named: offerings cost their list price.
     Price,
     /// Policies by NodePool, in their order; price for NodePools that none serves.
     Wasm(Box<WasmPolicies>),

@@ -43,9 +43,9 @@ use recorded::{RecordedAnswers, RecordedPolicies, Scorer};
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Verdict {
-    /// Files that were read.
+    /// Segment files of the journal that were read.
     pub segments: usize,
-    /// Observations that were folded.
+    /// Observations that were taken into the state.
     pub observations: usize,
     /// Rounds that were decided again and came out the same.
     pub equal: usize,

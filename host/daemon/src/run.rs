@@ -201,7 +201,7 @@ fn directives(level: &str) -> String {
     format!("{level},kube=warn,kube_client::client::tls=error,hyper=warn,h2=warn,tower=warn")
 }
 
-/// Nodes without machines.
+/// The KWOK provider: Nodes without machines, from a file of instance types.
 fn kwok(args: &RunArgs, settings: &Settings, client: &Client) -> Result<Cloud, Failure> {
     let file = args.instance_types.as_deref();
     let file = file.or(settings.instance_types.as_deref());
@@ -220,7 +220,7 @@ fn kwok(args: &RunArgs, settings: &Settings, client: &Client) -> Result<Cloud, F
     })
 }
 
-/// Instances of EC2.
+/// The EC2 provider: waits until EC2 answers.
 #[cfg(feature = "aws")]
 async fn ec2(
     args: &RunArgs,

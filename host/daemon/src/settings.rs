@@ -17,8 +17,9 @@ use longshore_live::error::Failure;
 /// What an operator set.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// Ports on all addresses.
+    /// Port of metrics, on all addresses.
     pub metrics: u16,
+    /// Port of `/healthz` and `/readyz`, on all addresses.
     pub probes: u16,
     /// Where status and explanations are, `host:port`.
     pub status: String,

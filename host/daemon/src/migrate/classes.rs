@@ -15,7 +15,7 @@ use super::report::{Level, Report};
 
 /// An EC2NodeClass that can be read.
 pub struct NodeClass {
-    /// The object.
+    /// The EC2NodeClass as a type.
     pub class: EC2NodeClass,
     /// The hash that Longshore writes; nothing if the cluster's certificate is not known, or the
     /// hash cannot be made.

@@ -12,7 +12,7 @@ use longshore_live::process::connection;
 
 /// An object as it came.
 pub struct Object {
-    /// Its text.
+    /// The object's text, for faults with line and field.
     pub document: Document,
     /// The object as a tree.
     pub value: Value,

@@ -15,7 +15,7 @@ use longshore_live::decide::claims::{HASH, HASH_VERSION};
 
 /// A NodePool that can be read.
 pub struct Pool {
-    /// The object.
+    /// The NodePool as a type.
     pub pool: NodePool,
     /// Its hash; nothing if it has none.
     pub hash: Option<String>,

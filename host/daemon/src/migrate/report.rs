@@ -39,7 +39,7 @@ impl Level {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Finding {
-    /// What it means.
+    /// What follows from it for a take-over.
     pub level: Level,
     /// Kind of the object.
     pub kind: String,

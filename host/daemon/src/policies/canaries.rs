@@ -33,7 +33,7 @@ pub(crate) fn promote(args: &CanaryArgs) -> Result<Answer, Failure> {
     ask(args, Request::Promote)
 }
 
-/// Takes a canary back.
+/// `longshore policy abort`: asks for the return to the version at work.
 pub(crate) fn abort(args: &CanaryArgs) -> Result<Answer, Failure> {
     ask(args, Request::Abort)
 }
@@ -124,7 +124,7 @@ fn wished(map: &CanaryMap, policy: &str, request: Request) -> Result<Wish, StepE
     }
 }
 
-/// Asks an API server.
+/// Runs a request against the API server of a kubeconfig.
 fn on_server<T>(
     kubeconfig: Option<&Path>,
     ask: impl AsyncFnOnce(&kube::Client) -> Result<T, StepError>,

@@ -7,7 +7,7 @@ use std::process::Command;
 use crate::answer::Answer;
 use longshore_live::error::Failure;
 
-/// Its name.
+/// Name of the program with the other commands of policies.
 const TOOL: &str = "longshore-policy";
 
 /// Runs it with these arguments; its output is that of this command.

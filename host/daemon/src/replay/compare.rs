@@ -5,13 +5,13 @@ use serde::Serialize;
 use super::RoundPlace;
 use longshore_journal::round::{RoundOutcome, Summary};
 
-/// How another scorer compares.
+/// How a scorer that is not the recorded one would have decided.
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Other {
-    /// What it calls itself.
+    /// Name and version that the scorer gives itself.
     pub name: String,
-    /// Rounds that were compared.
+    /// Rounds that were decided by both.
     pub rounds: usize,
     /// Of these, those that it would have decided otherwise.
     pub different: usize,
@@ -30,15 +30,15 @@ pub struct Other {
     pub notes: Vec<String>,
 }
 
-/// Sums over rounds.
+/// Sums over the compared rounds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Totals {
-    /// Nodes bought.
+    /// Number of nodes bought.
     pub claims: usize,
     /// USD per hour of them, at their prices.
     pub cost: f64,
-    /// Unplaced pods.
+    /// Pods left without a node.
     pub left: usize,
 }
 
@@ -58,7 +58,7 @@ pub struct First {
 #[serde(rename_all = "camelCase")]
 pub struct Change {
     pub round: RoundPlace,
-    /// USD per hour.
+    /// Difference in USD per hour.
     pub cost: f64,
 }
 

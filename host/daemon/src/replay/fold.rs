@@ -25,7 +25,7 @@ pub struct Folded {
     state: ClusterState,
     /// Worlds of rounds that have begun, by number.
     rounds: BTreeMap<u64, FrozenState>,
-    /// Blobs of this segment.
+    /// Blobs of the segment that is read, by digest.
     pub blobs: BlobStore,
     /// Kinds of which something is missing, a bit each.
     stale: u32,
@@ -168,7 +168,7 @@ impl BlobStore {
         self.all.insert(blob.digest, blob.bytes);
     }
 
-    /// The bytes of one.
+    /// The bytes with this digest. `None` if the segment has none.
     pub fn get(&self, digest: &str) -> Option<&[u8]> {
         self.all.get(digest).map(Vec::as_slice)
     }

@@ -302,7 +302,7 @@ impl Scorer {
         self.policies.begin_round(now);
     }
 
-    /// Who answers.
+    /// The recorded answers, as the policies of a plan.
     pub fn policies(&self) -> &dyn Policies {
         self
     }

@@ -38,7 +38,7 @@ impl<'a> Judged<'a> {
         })
     }
 
-    /// The next question.
+    /// The next recorded question, in the order in which they were asked.
     fn next(&self) -> Option<&'a Question> {
         let at = self.asked.get();
         self.asked.set(at + 1);
