@@ -6,6 +6,7 @@
 //! that is still being written is left alone.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -151,9 +152,23 @@ pub fn named(file: Option<&Path>, config: &Config) -> BTreeSet<PathBuf> {
 
 /// SHA-256 of a file, read piece by piece; `None` if it cannot be read.
 fn digest(file: &Path) -> Option<[u8; 32]> {
-    let mut sum = Sha256::new();
+    let mut sum = Sum(Sha256::new());
     longshore_files::copy(file, MAX_COMPONENT_BYTES, &mut sum).ok()?;
-    Some(sum.finalize().into())
+    Some(sum.0.finalize().into())
+}
+
+/// A sum that is written to.
+struct Sum(Sha256);
+
+impl Write for Sum {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.update(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
 }
 
 #[cfg(test)]
