@@ -172,7 +172,7 @@ fn a_bundle_that_does_not_answer_as_it_says_of_itself_is_refused() {
     let config = folder.file(
         "longshore.toml",
         format!(
-            "[[policy]]\nname = 'flat'\noci = '{host}/policies/flat@{digest}'\n\
+            "[[policy]]\nname = 'flat'\noci = '{host}/policies/carbon@{digest}'\n\
              [registries.'{host}']\nplain-http = true\n"
         ),
     );

@@ -130,5 +130,9 @@ fn settings_that_no_policy_could_be_given_are_refused_before_it_is_asked() {
 fn a_consolidation_policy_is_not_asked_whether_costs_are_monotone() {
     let cautious = longshore_xtask::guests::plugin("cautious");
     let text = refused(&["policy", "prove", cautious.to_str().unwrap(), "--monotone"]);
-    expect_test::expect![[""]].assert_eq(&text);
+    expect_test::expect![[r#"
+        longshore: cautious 0.1.0 says of no offering what it costs: `monotone` asks that of it
+          hint: leave --monotone out; an annotation `monotone` belongs to a scorer
+    "#]]
+    .assert_eq(&text);
 }
