@@ -14,10 +14,10 @@ use longshore_live::error::Failure;
 pub(crate) struct Component {
     /// What messages call it.
     name: String,
-    from: From,
+    origin: Origin,
 }
 
-enum From {
+enum Origin {
     File(Vec<u8>),
     /// The component in the binary, which computes expressions.
     Binary,
@@ -28,16 +28,16 @@ impl Component {
     /// What an entry leads to. A bundle is verified.
     pub fn of(sources: &Sources, entry: &PolicyEntry) -> Result<Self, Failure> {
         let name = entry.source.to_string();
-        let (name, from) = match &entry.source {
+        let (name, origin) = match &entry.source {
             PolicySource::File(path) => {
                 let bytes = read_component(path);
                 let bytes = bytes.map_err(|error| Failure::Policy(entry.name.clone(), error))?;
-                (path.display().to_string(), From::File(bytes))
+                (path.display().to_string(), Origin::File(bytes))
             }
-            PolicySource::Expression => (shipped::NAME.to_owned(), From::Binary),
-            PolicySource::Bundle(reference) => (name, From::Bundle(fetch(sources, reference)?)),
+            PolicySource::Expression => (shipped::NAME.to_owned(), Origin::Binary),
+            PolicySource::Bundle(reference) => (name, Origin::Bundle(fetch(sources, reference)?)),
         };
-        Ok(Component { name, from })
+        Ok(Component { name, origin })
     }
 
     pub fn path(&self) -> &Path {
@@ -45,18 +45,18 @@ impl Component {
     }
 
     pub fn bytes(&self) -> &[u8] {
-        match &self.from {
-            From::File(bytes) => bytes,
-            From::Binary => shipped::CEL,
-            From::Bundle(bundle) => &bundle.component,
+        match &self.origin {
+            Origin::File(bytes) => bytes,
+            Origin::Binary => shipped::CEL,
+            Origin::Bundle(bundle) => &bundle.component,
         }
     }
 
     /// The bundle that it came in, with what was verified.
     pub fn bundle(&self) -> Option<&Bundle> {
-        match &self.from {
-            From::Bundle(bundle) => Some(bundle),
-            From::File(_) | From::Binary => None,
+        match &self.origin {
+            Origin::Bundle(bundle) => Some(bundle),
+            Origin::File(_) | Origin::Binary => None,
         }
     }
 
@@ -75,7 +75,7 @@ impl Component {
     /// Whether the policy answers as its component says of itself: a refusal if not. The component in
     /// the binary was tested with it and is not asked.
     pub fn golden_vectors(&self, policy: &LoadedPolicy, refused: &str) -> Result<Golden, Failure> {
-        if matches!(self.from, From::Binary) {
+        if matches!(self.origin, Origin::Binary) {
             return Ok(Golden::NotAsked);
         }
         golden::check(policy, self.bytes()).map_err(|error| unmet(refused, &error))
