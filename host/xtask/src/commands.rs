@@ -177,15 +177,20 @@ fn built_in(profile: &str, name: &str) -> anyhow::Result<PathBuf> {
 /// Builds the first-party policies, with cargo's progress in sight, and says which folder they are
 /// in.
 pub fn plugins() -> anyhow::Result<PathBuf> {
+    plugins_named(&guests::PLUGINS)
+}
+
+/// Builds some of them.
+pub fn plugins_named(names: &[&str]) -> anyhow::Result<PathBuf> {
+    let packages = guests::packages(names);
+    let packages = packages.iter().map(String::as_str);
+    let of_plugins = ["--release", "--target", guests::TARGET];
+    let of_plugins: Vec<&str> = of_plugins.into_iter().chain(packages).collect();
     let root = longshore_xtask::guests::root();
     guests::install_target()?;
-    // The same builds as those of `guests::build_plugins`, which then finds everything done.
+    // The same builds as those of `guests::build_named`, which then finds everything done.
     for (manifest, folder, more) in [
-        (
-            "plugins/Cargo.toml",
-            "plugins",
-            &["--release", "--target", guests::TARGET][..],
-        ),
+        ("plugins/Cargo.toml", "plugins", &of_plugins[..]),
         ("host/policy-tool/Cargo.toml", "tool", &[]),
     ] {
         let mut build = cargo(&["build", "--locked", "--manifest-path"]);
@@ -204,7 +209,7 @@ pub fn plugins() -> anyhow::Result<PathBuf> {
         }
         run(build)?;
     }
-    guests::build_plugins()?;
+    guests::build_named(names)?;
     Ok(guests::folder())
 }
 

@@ -15,6 +15,8 @@ use crate::commands::{self, Steps, bold, table};
 const CLUSTER: &str = "examples/clusters/web-shop.json";
 const CATALOGUE: &str = "examples/catalogues/ec2-us-east-1.json";
 const SETTINGS: &str = "examples/clusters/spot-risk.toml";
+/// The policies that are shown.
+const POLICIES: [&str; 3] = ["cautious", "pdb-aware", "spot-risk"];
 const SCENARIO: &str = "examples/scenarios/busy-hour.toml";
 /// How long the daemon is shown, unless said.
 const DEFAULT_SECONDS: f64 = 60.0;
@@ -37,7 +39,7 @@ pub fn run(args: &[&str]) -> anyhow::Result<()> {
         "build longshore and the simulator",
         commands::longshore_and_sim,
     )?;
-    let policies = steps.run("build the policies", commands::plugins)?;
+    let policies = steps.run("build the policies", || commands::plugins_named(&POLICIES))?;
     let policy = policies.join("spot-risk.wasm");
     let scorer = format!(
         "{},{}",

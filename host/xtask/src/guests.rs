@@ -42,8 +42,13 @@ static BUILDING: Mutex<()> = Mutex::new(());
 
 /// Builds all first-party plugins; paths of their components in the order of [`PLUGINS`].
 pub fn build_plugins() -> Result<Vec<PathBuf>> {
+    build_named(&PLUGINS)
+}
+
+/// Builds some of [`PLUGINS`]; paths of their components in this order.
+pub fn build_named(names: &[&str]) -> Result<Vec<PathBuf>> {
     let _one_at_a_time = BUILDING.lock().unwrap_or_else(PoisonError::into_inner);
-    build_crates(&root().join("plugins"), "plugins")?;
+    build_crates(&root().join("plugins"), "plugins", &packages(names))?;
     let tool = guest_tool()?;
     let wrap = |name: &&str| {
         let core = module("plugins", &format!("longshore_{}", name.replace('-', "_")));
@@ -51,7 +56,13 @@ pub fn build_plugins() -> Result<Vec<PathBuf>> {
         tool.wrap_plugin(name, &core, &out)?;
         Ok(out)
     };
-    PLUGINS.iter().map(wrap).collect()
+    names.iter().map(wrap).collect()
+}
+
+/// What cargo is asked for to build some of [`PLUGINS`].
+pub fn packages(names: &[&str]) -> Vec<String> {
+    let package = |name: &&str| ["--package".to_owned(), format!("longshore-{name}")];
+    names.iter().flat_map(package).collect()
 }
 
 /// The component of a first-party plugin. All are built once for each process.
@@ -80,7 +91,7 @@ pub fn build_hostile_judge() -> Result<PathBuf> {
 
 fn build_for_tests(name: &str) -> Result<PathBuf> {
     let _one_at_a_time = BUILDING.lock().unwrap_or_else(PoisonError::into_inner);
-    build_crates(&root().join("host/policy/tests").join(name), name)?;
+    build_crates(&root().join("host/policy/tests").join(name), name, &[])?;
     let out = folder().join(name).with_extension("wasm");
     let core = module(name, &name.replace('-', "_"));
     guest_tool()?.wrap(&core, &out, &[])?;
@@ -91,7 +102,7 @@ fn build_for_tests(name: &str) -> Result<PathBuf> {
 pub fn build_hostile_bootstrap() -> Result<PathBuf> {
     let _one_at_a_time = BUILDING.lock().unwrap_or_else(PoisonError::into_inner);
     let folder_of = root().join("host/policy/tests/hostile-bootstrap");
-    build_crates(&folder_of, "hostile-bootstrap")?;
+    build_crates(&folder_of, "hostile-bootstrap", &[])?;
     let out = folder().join("hostile-bootstrap.wasm");
     let core = module("hostile-bootstrap", "hostile_bootstrap");
     guest_tool()?.wrap(&core, &out, &[])?;
@@ -139,11 +150,14 @@ pub fn install_target() -> Result<()> {
     .with_context(|| format!("guests need Rust's target {TARGET}, and rustup does not install it"))
 }
 
-/// Compiles a workspace of guests written in Rust; `name` is its target folder.
-pub(crate) fn build_crates(workspace: &Path, name: &str) -> Result<()> {
+/// Compiles a workspace of guests written in Rust, or some of its packages; `name` is its target
+/// folder.
+pub(crate) fn build_crates(workspace: &Path, name: &str, packages: &[String]) -> Result<()> {
     install_target()?;
     let manifest = workspace.join("Cargo.toml");
-    run(cargo("build", &manifest, name).args(["--release", "--target", TARGET]))
+    run(cargo("build", &manifest, name)
+        .args(["--release", "--target", TARGET])
+        .args(packages))
 }
 
 /// The core module of a crate that [`build_crates`] compiled.

@@ -111,7 +111,7 @@ pub fn build_examples() -> Result<Vec<(&'static str, Built)>> {
 }
 
 fn rust(tool: &GuestTool, source: &Path, _: &Path, out: &Path) -> Result<()> {
-    build_crates(source, "examples/rust")?;
+    build_crates(source, "examples/rust", &[])?;
     tool.wrap(&module("examples/rust", "spot_surcharge"), out, &[])
 }
 
