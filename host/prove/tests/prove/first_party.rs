@@ -1,4 +1,5 @@
-//! Our own policies keep every property.
+//! Our own policies keep every property. `LONGSHORE_CASES` asks scorers so many questions, 3 000
+//! unless it is set; `.ci/nightly` asks a million.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -21,11 +22,16 @@ fn load(name: &str, settings: &str) -> (LoadedPolicy, ProveOptions) {
     let options = ProveOptions {
         signals: about.signals.iter().map(|of| of.name.clone()).collect(),
         settings: case.settings,
-        cases: 3000,
+        cases: cases(),
         time: Duration::from_secs(300),
         ..ProveOptions::default()
     };
     (policy, options)
+}
+
+fn cases() -> u64 {
+    let set = std::env::var("LONGSHORE_CASES").ok();
+    set.map_or(3000, |cases| cases.parse().expect("a number of questions"))
 }
 
 #[test]
@@ -41,6 +47,7 @@ fn scorers_keep_their_properties() {
         ("price", ""),
         ("spot-placement", ""),
         ("spot-risk", ""),
+        ("zone-balance", ""),
     ] {
         let (policy, options) = load(name, settings);
         let proof = prove_scorer(|| WasmScorer::new(policy.clone()), &options);
@@ -49,7 +56,12 @@ fn scorers_keep_their_properties() {
             "{name}: {:#?}",
             proof.counterexample
         );
-        assert_eq!(proof.cases, 3000, "{name}");
+        assert_eq!(proof.cases, cases(), "{name}");
+        eprintln!(
+            "{name}: {} questions in {:.1} s",
+            proof.cases,
+            proof.took.as_secs_f64()
+        );
     }
 }
 
