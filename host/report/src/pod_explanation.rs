@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::count;
 use crate::decision::{self, Claim, Decision, Priced};
-use crate::explained::{Explained, alike, alike_text};
+use crate::explained::{Explained, NoExplanation, alike, alike_text};
 use crate::messages::{Messages, amount, estimated_from, estimates, mark, usd};
 use crate::table::{Align, table};
 
@@ -117,6 +117,15 @@ pub enum NotExplained {
     /// The explanation cannot be written as JSON.
     #[error("cannot print the answer")]
     Unwritable(#[source] serde_json::Error),
+}
+
+impl From<NotExplained> for NoExplanation {
+    fn from(why: NotExplained) -> Self {
+        match why {
+            NotExplained::Unwritable(error) => error.into(),
+            why => NoExplanation::NotFound(why.to_string()),
+        }
+    }
 }
 
 impl NotExplained {

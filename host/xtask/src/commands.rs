@@ -44,9 +44,9 @@ impl Steps {
     }
 }
 
-/// `cargo` of the toolchain that runs us, at the root of the repository. It does not get variables of our own
-/// package: build scripts that read such variables, as ring's does, would run again, and all that
-/// depends on them would be built anew whenever cargo runs by hand in between.
+/// `cargo` of the toolchain that runs us, at the root of the repository. It does not get variables of
+/// our own package: build scripts that read such variables, as ring's does, would run again, and all
+/// that depends on them would be built anew whenever cargo runs by hand in between.
 pub fn cargo(args: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
     command

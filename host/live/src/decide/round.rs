@@ -27,7 +27,7 @@ use crate::process::clock::Clock;
 use longshore_fail_points::fail_point;
 use longshore_journal::{Decided, Journal};
 use longshore_report::explained::{Explained, NoExplanation};
-use longshore_report::pod_explanation::{self, ExplainInput, NotExplained};
+use longshore_report::pod_explanation::{self, ExplainInput};
 
 pub struct RoundConfig {
     /// What can be bought.
@@ -149,10 +149,7 @@ pub fn explain(
         plan: &plan,
         stop,
     };
-    pod_explanation::explain(&case, pod).map_err(|why| match why {
-        NotExplained::Unwritable(error) => error.into(),
-        why => NoExplanation::NotFound(why.to_string()),
-    })
+    Ok(pod_explanation::explain(&case, pod)?)
 }
 
 /// A plan that may not be carried out explains nothing.

@@ -100,7 +100,7 @@ struct Probes(Arc<OnceLock<Shared>>);
 /// Serves probes, and later all else.
 pub struct Serving(oneshot::Sender<Begin>);
 
-/// What is served besides probes, and where; and who waits to hear whether the ports are open.
+/// What is served besides probes, and where. `reply` gets whether the ports are open.
 struct Begin {
     shared: Shared,
     at: At,

@@ -196,6 +196,6 @@ fn a_question_about_a_pod_that_does_not_exist_is_answered_so() {
     pod(&mut state, "a", "1");
     let live = how.policies.take();
     let input = input(&how, &mut state);
-    let refused = explain(&how, &live, input, "shop/nobody").err().unwrap();
-    assert!(refused.to_string().contains("shop/nobody"), "{refused}");
+    let refused = explain(&how, &live, input, "shop/missing").err().unwrap();
+    assert!(refused.to_string().contains("shop/missing"), "{refused}");
 }

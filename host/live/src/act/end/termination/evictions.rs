@@ -1,7 +1,8 @@
 //! Evicts pods in order. A pod that a PodDisruptionBudget protects is asked again and again: for
 //! ever, where the NodeClaim has no `terminationGracePeriod`. With one, a pod that needs longer
 //! to end than its node has left is deleted at once. When a node has to end is written by
-//! `write_termination_time` in `act/end/finalize.rs`, and by `act/repair.rs` and `act/repair/reboot.rs`.
+//! `write_termination_time` in `act/end/finalize.rs`, and by `act/repair.rs` and
+//! `act/repair/reboot.rs`.
 
 use std::sync::Arc;
 
