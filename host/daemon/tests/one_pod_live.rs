@@ -296,7 +296,8 @@ fn refused_by_kube_scheduler() -> Result<()> {
         "--patch",
         label,
     ])?;
-    until("both pods run", || Ok(running(&plane)? == 2))
+    let both = until("both pods run", || Ok(running(&plane)? == 2));
+    plane::with_cluster(&plane, both)
 }
 
 fn removed_by_force() -> Result<()> {

@@ -2,6 +2,7 @@
 //! what it is asked for. Where there is no control plane, each test that needs one is reported as
 //! ignored, by name; in CI it fails.
 
+use std::cell::RefCell;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -54,7 +55,11 @@ impl Suite {
         ignored: bool,
         test: impl FnOnce() -> Result<()> + Send + 'static,
     ) -> Self {
-        let run = move || test().map_err(|error| Failed::from(format!("{error:#}")));
+        let run = move || {
+            let result = test();
+            let logs = ENDED.take();
+            result.map_err(|error| Failed::from(format!("{error:#}\n{}", logs.join("\n"))))
+        };
         let trial = Trial::test(format!("{}{name}", self.prefix), run);
         self.trials.push(trial.with_ignored_flag(ignored));
         self
@@ -142,6 +147,15 @@ spec:
     )
 }
 
+/// How much of a daemon's log is kept for a test that fails.
+const LOG_TAIL: usize = 12 << 10;
+
+thread_local! {
+    /// The ends of the logs of the daemons that this thread has started and dropped. A test has a
+    /// thread of its own, and its daemons end with it.
+    static ENDED: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+}
+
 /// A daemon with its log; killed when dropped.
 pub struct Daemon {
     pub child: Child,
@@ -218,6 +232,14 @@ impl Drop for Daemon {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+        let log = self.log().unwrap_or_default();
+        let tail = log.ceil_char_boundary(log.len().saturating_sub(LOG_TAIL));
+        let text = format!(
+            "--- log of the daemon at {} ---\n{}",
+            self.port,
+            &log[tail..]
+        );
+        ENDED.with_borrow_mut(|ended| ended.push(text));
         let _ = std::fs::remove_file(&self.log);
     }
 }
@@ -257,6 +279,16 @@ pub fn stays(seconds: u64, what: &str, mut holds: impl FnMut() -> Result<bool>) 
         }
         std::thread::sleep(Duration::from_millis(500));
     }
+}
+
+/// Fails with what the cluster has, in the columns of kubectl, where something has failed.
+pub fn with_cluster<T>(plane: &ControlPlane, result: Result<T>) -> Result<T> {
+    result.map_err(|error| {
+        let shown = |kinds| plane.run(&["get", kinds, "--all-namespaces", "--output", "wide"]);
+        let all = ["nodepools,nodeclaims,nodes,pods", "events"].map(shown);
+        let all = all.map(|shown| shown.unwrap_or_else(|error| format!("{error:#}")));
+        error.context(all.join("\n"))
+    })
 }
 
 /// All objects of a kind, or those that more arguments of kubectl select.
