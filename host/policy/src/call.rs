@@ -22,8 +22,8 @@ use crate::imports::state::{Message, StoreData, TooManyCalls};
 use crate::limiter::{CORE_INSTANCES, MEMORIES, TABLES, TooMuchMemory};
 use crate::loaded::Loaded;
 use crate::report::CallUsage;
+use crate::round_budget::RoundBudget;
 use crate::score_request::ScoreRequest;
-use crate::version::Budget;
 use answer::{Answer, CallError, RawAbout};
 use scores::{RawPool, checked_costs, checked_pools};
 
@@ -31,7 +31,7 @@ use scores::{RawPool, checked_costs, checked_pools};
 pub(crate) struct Instance {
     store: Store<StoreData>,
     limits: Limits,
-    budget: Budget,
+    budget: RoundBudget,
     /// The most that a call used, since last asked.
     usage: CallUsage,
     describe: TypedFunc<(), (RawAbout,)>,
@@ -47,11 +47,11 @@ impl Instance {
     /// A fresh instance. Fails with `wasmtime`'s words where the exports have other types than the
     /// contract's.
     pub fn new(loaded: &Loaded) -> Result<Self, CallError> {
-        Instance::within(loaded, Budget::NONE)
+        Instance::within(loaded, RoundBudget::NONE)
     }
 
     /// As [`Instance::new`], with a budget for that and all calls.
-    pub fn within(loaded: &Loaded, mut budget: Budget) -> Result<Self, CallError> {
+    pub fn within(loaded: &Loaded, mut budget: RoundBudget) -> Result<Self, CallError> {
         let limits = loaded.limits;
         let state = StoreData {
             request: loaded.nothing.clone(),
@@ -132,7 +132,7 @@ impl Instance {
     }
 
     /// What is left for further calls.
-    pub fn budget(&self) -> Budget {
+    pub fn budget(&self) -> RoundBudget {
         self.budget
     }
 
@@ -291,7 +291,7 @@ impl Instance {
     }
 }
 
-impl Budget {
+impl RoundBudget {
     /// Takes off what a call has used.
     fn spend(&mut self, store: &Store<StoreData>, limits: &Limits, rows: usize, begun: Instant) {
         let given = limits.fuel_for(rows).min(self.fuel);
@@ -324,7 +324,7 @@ impl Budget {
 fn allow(
     store: &mut Store<StoreData>,
     limits: &Limits,
-    budget: &Budget,
+    budget: &RoundBudget,
     rows: usize,
 ) -> wasmtime::Result<()> {
     store.set_fuel(limits.fuel_for(rows).min(budget.fuel))?;

@@ -8,7 +8,8 @@ use crate::call::Instance;
 use crate::call::answer::CallError;
 use crate::loaded::LoadedPolicy;
 use crate::report::{CallUsage, Fallback, Report};
-use crate::version::{Budget, Call, Version, Versions};
+use crate::round_budget::RoundBudget;
+use crate::version::{Call, Version, Versions};
 
 /// NodePools that a version is obeyed for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -95,7 +96,7 @@ impl Next {
         std::sync::Arc::ptr_eq(&self.version.policy.0, &policy.0)
     }
 
-    pub fn begin_round(&mut self, budget: Budget) {
+    pub fn begin_round(&mut self, budget: RoundBudget) {
         self.version.begin_round(budget);
     }
 

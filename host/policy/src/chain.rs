@@ -9,6 +9,7 @@ mod links;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use longshore_core::disrupt::consolidation::{Consolidation, DisruptionPolicies};
 use longshore_core::model::{Catalogue, NodePool, OfferingId, Records, Symbol, Symbols};
@@ -24,10 +25,11 @@ use crate::last_answers::{LastAnswer, LastAnswers};
 use crate::load::Host;
 use crate::loaded::LoadedPolicy;
 use crate::report::{CallStats, Fallback, Report};
+use crate::round_budget::{RoundBudget, round_time};
 use crate::score_request::{PoolFacts, ScoreRequest};
 use crate::signals::Signals;
 use crate::terms::{Ability, OnFailure, Terms};
-use crate::version::{Budget, Call, Versions};
+use crate::version::{Call, Versions};
 pub(crate) use links::dearer;
 pub use links::{ChainLink, ScoreRecord, chained, discouraged_by_cost, without_answer};
 use links::{all_discouraged, cheaper, dearer_by, draws_dearer, new_rows, rows_of, summed, union};
@@ -70,6 +72,8 @@ struct Inner {
     /// What is known of NodePools, by name.
     pools: BTreeMap<Arc<str>, Arc<PoolFacts>>,
     now: f64,
+    /// How long a round may plan; none where nothing is said.
+    planning: Option<Duration>,
     reports: Vec<Report>,
     /// NodePools for which nothing is bought, with the policy that is the reason.
     held: Arc<BTreeMap<String, Arc<str>>>,
@@ -91,6 +95,7 @@ impl Inner {
             signals: self.signals.clone(),
             pools: self.pools.clone(),
             now: self.now,
+            planning: self.planning,
             held: self.held.clone(),
             ..Inner::default()
         }
@@ -184,8 +189,13 @@ impl WasmPolicies {
             inner.forget_unasked();
         }
         let next = inner.scorers.iter().filter(|of| of.next.is_some()).count();
-        let budget = Budget::share(inner.scorers.len() + next);
+        let budget = RoundBudget::share(round_time(inner.planning), inner.scorers.len() + next);
         (inner.scorers.iter_mut()).for_each(|versions| versions.begin_round(budget));
+    }
+
+    /// Rounds plan for so long: scorers share half of it, 5 s at most.
+    pub fn plan_within(&self, planning: Option<Duration>) {
+        self.lock().planning = planning;
     }
 
     /// The same versions with instances of their own, for questions that are no part of a round:

@@ -10,7 +10,7 @@ use crate::call::answer::CallError;
 use crate::cases::{Case, CaseError};
 use crate::guest_text::{cut, printable};
 use crate::loaded::LoadedPolicy;
-use crate::version::ROUND_TIME;
+use crate::round_budget::ROUND_TIME;
 
 /// Most offerings that one vector may have.
 const MAX_ROWS: usize = 2000;

@@ -17,9 +17,10 @@ use crate::judged::{ConsolidationRequest, JudgeAnswer, JudgeRecord, Said};
 use crate::last_decisions::LastDecisions;
 use crate::loaded::LoadedPolicy;
 use crate::report::{CallStats, Fallback, Report};
+use crate::round_budget::{ROUND_TIME, RoundBudget};
 use crate::score_request::{JudgeRequest, ScoreRequest};
 use crate::terms::OnFailure;
-use crate::version::{Ask, Budget, Call, Versions};
+use crate::version::{Ask, Call, Versions};
 
 /// The consolidation policies, by place.
 #[derive(Default)]
@@ -144,7 +145,7 @@ impl JudgesInner {
 
     fn begin_look(&mut self) {
         let next = self.places.iter().filter(|of| of.next.is_some()).count();
-        let budget = Budget::share(self.places.len() + next);
+        let budget = RoundBudget::share(ROUND_TIME, self.places.len() + next);
         (self.places.iter_mut()).for_each(|versions| versions.begin_round(budget));
     }
 

@@ -48,6 +48,7 @@ mod limiter;
 mod load;
 mod loaded;
 mod report;
+mod round_budget;
 mod score_request;
 mod session;
 mod settings;
@@ -79,9 +80,9 @@ pub use load::{
 };
 pub use loaded::LoadedPolicy;
 pub use report::{CallStats, CallUsage, Fallback, Report};
+pub use round_budget::ROUND_TIME;
 pub use score_request::ScoreRequest;
 pub use session::Session;
 pub use settings::skeleton::skeleton as settings_skeleton;
 pub use signals::{Signal, Signals};
 pub use terms::{Ability, Exclusions, MAX_DISCOUNT, OnFailure, Terms};
-pub use version::ROUND_TIME;

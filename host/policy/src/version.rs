@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::answer_cache::KeptAnswers;
 use crate::call::Instance;
@@ -12,55 +11,12 @@ use crate::last_answers::LastAnswer;
 use crate::last_decisions::LastDecisions;
 use crate::loaded::LoadedPolicy;
 use crate::report::{CallStats, CallUsage, Fallback, Report};
+use crate::round_budget::{ROUND_TIME, RoundBudget};
 use crate::terms::{OnFailure, Terms};
 
 /// Number of calls after which an instance is replaced, even within a round. Garbage collectors in
 /// guests lag behind: Go's was seen to fill 64 MiB within 1 500 questions on 5 000 offerings.
 const CALLS_PER_INSTANCE: u32 = 200;
-
-/// How long all policies may take together in a round, by the clock: half of what a round plans for
-/// by default. Without it, one that answers just within the limit of a call for each of 25
-/// NodePools holds a round up until the process counts as hung.
-pub const ROUND_TIME: Duration = Duration::from_secs(5);
-/// However many there are, a version has this much of it.
-const LEAST_SHARE: Duration = Duration::from_secs(1);
-/// Fuel of a version in a round: less than a second of arithmetic, and four times what CPython burns on
-/// 20 different questions about 8 000 offerings each (5 900 a row).
-const ROUND_FUEL: u64 = 4_000_000_000;
-
-/// Log messages of a version that are kept from a round, and their bytes: four calls' worth.
-const ROUND_MESSAGES: u32 = 400;
-const ROUND_LOG: usize = 64 << 10;
-
-/// What a version may still use in a round, whatever it is asked.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Budget {
-    pub fuel: u64,
-    pub time: Duration,
-    pub messages: u32,
-    pub log: usize,
-}
-
-impl Budget {
-    /// No limit beside those of each call: outside of rounds.
-    pub const NONE: Budget = Budget {
-        fuel: u64::MAX,
-        time: Duration::MAX,
-        messages: u32::MAX,
-        log: usize::MAX,
-    };
-
-    /// The part of each version where `places` share a round.
-    pub fn share(places: usize) -> Self {
-        let places = u32::try_from(places).unwrap_or(u32::MAX).max(1);
-        Budget {
-            fuel: ROUND_FUEL,
-            time: (ROUND_TIME / places).max(LEAST_SHARE),
-            messages: ROUND_MESSAGES,
-            log: ROUND_LOG,
-        }
-    }
-}
 
 /// The versions of a place for one kind of question.
 #[derive(Default)]
@@ -94,7 +50,7 @@ pub(crate) struct Version {
     /// The most that a call used, since last taken.
     usage: CallUsage,
     /// What is left to it in this round.
-    pub budget: Budget,
+    pub budget: RoundBudget,
 }
 
 /// A question of one kind: what it is about, how it is set, and how the answer is had.
@@ -221,7 +177,7 @@ impl Versions {
     }
 
     /// Instances are made anew, failed versions get another chance, and each has `budget`.
-    pub fn begin_round(&mut self, budget: Budget) {
+    pub fn begin_round(&mut self, budget: RoundBudget) {
         for version in self.current.iter_mut().chain(&mut self.last_good) {
             version.begin_round(budget);
         }
@@ -299,12 +255,12 @@ impl Version {
             said_raised: false,
             kept: KeptAnswers::default(),
             usage: CallUsage::default(),
-            budget: Budget::share(1),
+            budget: RoundBudget::share(ROUND_TIME, 1),
         }
     }
 
     /// Its instance is made anew, it gets another chance, and has `budget`.
-    pub fn begin_round(&mut self, budget: Budget) {
+    pub fn begin_round(&mut self, budget: RoundBudget) {
         self.instance = None;
         self.failed = false;
         self.budget = budget;
@@ -396,12 +352,12 @@ impl Version {
 impl LoadedPolicy {
     /// A fresh instance with its settings.
     pub(crate) fn instantiate(&self) -> Result<Instance, CallError> {
-        self.instantiate_within(Budget::NONE)
+        self.instantiate_within(RoundBudget::NONE)
     }
 
     /// As [`LoadedPolicy::instantiate`], with what is left in a round for that and all that it is
     /// asked.
-    pub(crate) fn instantiate_within(&self, budget: Budget) -> Result<Instance, CallError> {
+    pub(crate) fn instantiate_within(&self, budget: RoundBudget) -> Result<Instance, CallError> {
         let mut instance = Instance::within(&self.0, budget)?;
         instance.configure(self.0.settings.clone())?;
         Ok(instance)

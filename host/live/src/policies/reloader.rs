@@ -13,8 +13,8 @@ use longshore_core::snapshot::Snapshot;
 use tokio::sync::watch::channel as watch_channel;
 
 use super::compare::{Job, Shadows};
+use super::file_events::FileEvents;
 use super::health::Trouble;
-use super::hints::Hints;
 use super::next_version::{CanarySlot, ObeyedVersions, Sighting};
 use super::notice::{Notice, NoticeKind};
 use super::serve::{ActivePolicies, BootSlot};
@@ -72,7 +72,7 @@ impl PolicyReloader {
     pub fn start(setup: Setup) -> Result<PolicyReloader, Failure> {
         let (manager, mut watcher, shadows, done, woken) = PolicyReloader::make(setup)?;
         let alive = &manager.alive;
-        let (stopped, mut hints) = (alive.stopped.clone(), Hints::new(alive.wakes.clone()));
+        let (stopped, mut events) = (alive.stopped.clone(), FileEvents::new(alive.wakes.clone()));
         let spawn = |name: &str, run: Box<dyn FnOnce() + Send>| {
             let spawned = std::thread::Builder::new().name(name.into()).spawn(run);
             spawned.map_err(|error| Failure::Usage {
@@ -94,15 +94,15 @@ impl PolicyReloader {
                         }
                     });
                     let now = Instant::now();
-                    match woken.recv_timeout(hints.wait(now).min(TICK)) {
-                        Ok(()) => hints.heard(Instant::now()),
+                    match woken.recv_timeout(events.wait(now).min(TICK)) {
+                        Ok(()) => events.heard(Instant::now()),
                         Err(RecvTimeoutError::Timeout) => {}
                         Err(RecvTimeoutError::Disconnected) => return,
                     }
                     let now = Instant::now();
-                    if hints.wait(now).is_zero() || now - last >= TICK {
+                    if events.wait(now).is_zero() || now - last >= TICK {
                         last = now;
-                        watcher.turn(&mut hints);
+                        watcher.turn(&mut events);
                     }
                 }
             }),

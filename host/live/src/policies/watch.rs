@@ -12,8 +12,8 @@ use super::board::SwapTimes;
 use super::bundles::{self, Bundles};
 use super::canaries;
 use super::diff::{self, Change, DesiredPolicy, Fingerprint, Running, Step};
+use super::file_events::FileEvents;
 use super::files::{self, Files};
-use super::hints::Hints;
 use super::last_good::{self, Opened};
 use super::load::{self, Unusable};
 use super::notice::NoticeKind;
@@ -199,25 +199,25 @@ impl Watcher {
     }
 
     /// Looks at files if it is time, and at everything else.
-    pub(super) fn turn(&mut self, hints: &mut Hints) {
-        let looks = hints.wait(Instant::now()).is_zero();
+    pub(super) fn turn(&mut self, events: &mut FileEvents) {
+        let looks = events.wait(Instant::now()).is_zero();
         if looks {
             // Watched first, looked at then: a change in between wakes.
-            self.arm(hints);
+            self.arm(events);
         }
         let changed = self.see_to(SystemTime::now(), looks);
         if looks {
             if changed {
-                self.arm(hints);
+                self.arm(events);
             }
             let (changing, young) = (self.files.is_changing(), self.files.is_young());
-            hints.looked(Instant::now(), changing, young);
+            events.looked(Instant::now(), changing, young);
         }
     }
 
-    fn arm(&self, hints: &mut Hints) {
-        hints.arm(self.files.names(), &Mounts::now());
-        self.shared.board().files.clone_from(hints.status());
+    fn arm(&self, events: &mut FileEvents) {
+        events.arm(self.files.names(), &Mounts::now());
+        self.shared.board().files.clone_from(events.status());
     }
 
     /// Whether everything was read again.
@@ -558,6 +558,7 @@ impl Watcher {
             .host
             .follow(Some(&current.wasm), obeyed.iter().map(place).collect());
         wasm.share_signals(self.sources.tables().clone());
+        wasm.plan_within(self.config.planning.time_limit);
         // A policy without a version before it has the answers that an earlier process wrote down.
         for (place, slot) in obeyed.iter().enumerate() {
             if !current.names.contains(&slot.entry.name) {

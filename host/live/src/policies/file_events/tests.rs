@@ -49,8 +49,10 @@ impl Watcher for NoInstance {
 }
 
 fn folder(name: &str) -> PathBuf {
-    let folder =
-        std::env::temp_dir().join(format!("longshore-hints-{name}-{}", std::process::id()));
+    let folder = std::env::temp_dir().join(format!(
+        "longshore-file-events-{name}-{}",
+        std::process::id()
+    ));
     let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(&folder).unwrap();
     folder.canonicalize().unwrap()
@@ -65,13 +67,13 @@ fn mounted(folder: &Path, version: &str, content: &str) {
     let _ = std::os::unix::fs::symlink("..data/file", folder.join("file"));
 }
 
-fn hints<W: Watcher>() -> (Hints<W>, Receiver<()>) {
+fn events<W: Watcher>() -> (FileEvents<W>, Receiver<()>) {
     let (wakes, woken) = sync_channel(1);
-    (Hints::new(wakes), woken)
+    (FileEvents::new(wakes), woken)
 }
 
-fn arm<W: Watcher>(hints: &mut Hints<W>, file: &Path) {
-    hints.arm(std::iter::once(file), &Mounts::default());
+fn arm<W: Watcher>(events: &mut FileEvents<W>, file: &Path) {
+    events.arm(std::iter::once(file), &Mounts::default());
 }
 
 const SOON: Duration = Duration::from_secs(10);
@@ -101,14 +103,14 @@ fn the_folder_of_each_link_and_the_last_one_are_watched() {
 fn swaps_of_a_config_map_wake_each_time() {
     let root = folder("swap");
     mounted(&root, "..0", "0");
-    let (mut hints, woken) = hints::<RecommendedWatcher>();
-    arm(&mut hints, &root.join("file"));
-    assert_eq!(hints.status().without_events, None);
+    let (mut events, woken) = events::<RecommendedWatcher>();
+    arm(&mut events, &root.join("file"));
+    assert_eq!(events.status().without_events, None);
     for nth in 1..4 {
         mounted(&root, &format!("..{nth}"), "other");
         std::fs::remove_dir_all(root.join(format!("..{}", nth - 1))).unwrap();
         woken.recv_timeout(SOON).unwrap();
-        arm(&mut hints, &root.join("file"));
+        arm(&mut events, &root.join("file"));
         while woken.recv_timeout(QUIET_PERIOD).is_ok() {}
     }
     // Into the file that the links lead to.
@@ -128,15 +130,15 @@ fn a_folder_that_is_made_anew_is_watched_again() {
     let root = folder("anew");
     std::fs::create_dir(root.join("sub")).unwrap();
     let file = root.join("sub/file");
-    let (mut hints, woken) = hints::<RecommendedWatcher>();
-    arm(&mut hints, &file);
+    let (mut events, woken) = events::<RecommendedWatcher>();
+    arm(&mut events, &file);
     std::fs::remove_dir(root.join("sub")).unwrap();
     woken.recv_timeout(SOON).unwrap();
-    arm(&mut hints, &file);
+    arm(&mut events, &file);
     while woken.recv_timeout(QUIET_PERIOD).is_ok() {}
     std::fs::create_dir(root.join("sub")).unwrap();
     woken.recv_timeout(SOON).unwrap();
-    arm(&mut hints, &file);
+    arm(&mut events, &file);
     while woken.recv_timeout(QUIET_PERIOD).is_ok() {}
     std::fs::write(&file, "new").unwrap();
     woken.recv_timeout(SOON).unwrap();
@@ -146,14 +148,14 @@ fn a_folder_that_is_made_anew_is_watched_again() {
 #[test]
 fn files_are_looked_at_often_where_a_watch_fails() {
     let root = folder("full");
-    let (mut full, _woken) = hints::<Full>();
+    let (mut full, _woken) = events::<Full>();
     arm(&mut full, &root.join("file"));
     let why = full.status().without_events.clone().unwrap();
     assert!(why.ends_with("MaxFilesWatch"), "{why}");
     let now = Instant::now();
     full.looked(now, false, false);
     assert_eq!(full.wait(now), FAST_LOOK);
-    let (mut none, _woken) = hints::<NoInstance>();
+    let (mut none, _woken) = events::<NoInstance>();
     arm(&mut none, &root.join("file"));
     let why = none.status().without_events.clone().unwrap();
     assert!(why.starts_with("no watch can be made: "), "{why}");
@@ -163,26 +165,26 @@ fn files_are_looked_at_often_where_a_watch_fails() {
 
 #[test]
 fn a_look_follows_events_that_have_come_to_rest_or_do_not_end() {
-    let (mut hints, _woken) = hints::<Full>();
-    hints.status.look_every_ms = 30_000;
+    let (mut events, _woken) = events::<Full>();
+    events.status.look_every_ms = 30_000;
     let begin = Instant::now();
     let after = |ms| begin + Duration::from_millis(ms);
-    assert!(hints.wait(begin).is_zero(), "the first look is due");
-    hints.looked(begin, false, false);
-    assert_eq!(hints.wait(begin), SLOW_LOOK);
-    hints.heard(after(100));
-    assert_eq!(hints.wait(after(100)), QUIET_PERIOD);
+    assert!(events.wait(begin).is_zero(), "the first look is due");
+    events.looked(begin, false, false);
+    assert_eq!(events.wait(begin), SLOW_LOOK);
+    events.heard(after(100));
+    assert_eq!(events.wait(after(100)), QUIET_PERIOD);
     for ms in (200..1100).step_by(100) {
-        hints.heard(after(ms));
+        events.heard(after(ms));
     }
-    assert!(hints.wait(after(1099)) > Duration::ZERO);
-    assert!(hints.wait(after(1100)).is_zero(), "they do not end");
-    hints.looked(after(1100), true, true);
+    assert!(events.wait(after(1099)) > Duration::ZERO);
+    assert!(events.wait(after(1100)).is_zero(), "they do not end");
+    events.looked(after(1100), true, true);
     assert_eq!(
-        hints.wait(after(1100)),
+        events.wait(after(1100)),
         QUIET_PERIOD,
         "a file is being written"
     );
-    hints.looked(after(1300), false, true);
-    assert_eq!(hints.wait(after(1300)), FAST_LOOK, "and young then");
+    events.looked(after(1300), false, true);
+    assert_eq!(events.wait(after(1300)), FAST_LOOK, "and young then");
 }

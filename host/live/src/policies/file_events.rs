@@ -26,7 +26,7 @@ const SLOW_LOOK: Duration = Duration::from_secs(30);
 const FAST_LOOK: Duration = Duration::from_millis(500);
 
 /// Watches folders. `W` is what the system offers.
-pub struct Hints<W: Watcher = RecommendedWatcher> {
+pub struct FileEvents<W: Watcher = RecommendedWatcher> {
     wakes: SyncSender<()>,
     watcher: Option<W>,
     /// Folders with a watch, and their device and inode: another folder of the name needs another.
@@ -37,10 +37,10 @@ pub struct Hints<W: Watcher = RecommendedWatcher> {
     status: FilesStatus,
 }
 
-impl<W: Watcher> Hints<W> {
+impl<W: Watcher> FileEvents<W> {
     /// Sends on `wakes` when something may have changed.
     pub fn new(wakes: SyncSender<()>) -> Self {
-        Hints {
+        FileEvents {
             wakes,
             watcher: None,
             watched: BTreeMap::new(),
