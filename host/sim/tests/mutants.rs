@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use longshore_live::process::mutants;
-use longshore_sim::harness::generated::{Stories, types};
+use longshore_sim::harness::generated::{ScenarioKind, types};
 use longshore_sim::harness::run::run_scenario;
 use longshore_sim::harness::{SEEDS_TYPES, reloader};
 
@@ -24,7 +24,7 @@ struct Found<'a> {
     mutant: &'a str,
     seed: u64,
     size: u32,
-    stories: Stories,
+    kind: ScenarioKind,
     /// A part of what is said of it.
     says: &'a str,
 }
@@ -36,16 +36,16 @@ fn table() -> Vec<Found<'static>> {
     lines
         .map(|line| {
             let cells: Vec<&str> = line.split('\t').collect();
-            let [mutant, seed, size, stories, says] = cells[..] else {
+            let [mutant, seed, size, kind, says] = cells[..] else {
                 panic!("not five cells: {line:?}")
             };
-            let stories =
-                Stories::named(stories).unwrap_or_else(|| panic!("no such stories: {line:?}"));
+            let kind =
+                ScenarioKind::named(kind).unwrap_or_else(|| panic!("no such kind: {line:?}"));
             Found {
                 mutant,
                 seed: seed.parse().expect("a seed"),
                 size: size.parse().expect("a size"),
-                stories,
+                kind,
                 says,
             }
         })
@@ -78,7 +78,7 @@ fn the_table_names_every_mutant_once_and_seeds_among_the_first_five_hundred() {
 /// The result of a seed, with a mutant or without.
 type Tell<'a> = dyn Fn(Which, Option<&str>) -> Vec<String> + 'a;
 /// Seed, size and kind of a scenario.
-type Which = (u64, u32, Stories);
+type Which = (u64, u32, ScenarioKind);
 
 /// What is wrong with a line of the table; empty if nothing.
 fn stale(found: Found<'_>, wrong: &Tell<'_>) -> String {
@@ -86,10 +86,10 @@ fn stale(found: Found<'_>, wrong: &Tell<'_>) -> String {
         mutant,
         seed,
         size,
-        stories,
+        kind,
         says,
     } = found;
-    let result = wrong((seed, size, stories), Some(mutant));
+    let result = wrong((seed, size, kind), Some(mutant));
     match result.first() {
         _ if result.iter().any(|line| line.contains(says)) => String::new(),
         Some(line) => {
@@ -106,17 +106,17 @@ fn each_mutant_is_found_by_its_seed_that_finds_nothing_without_it() {
     // Seeds without a mutant, once each, then all mutants.
     let mut quiet: Vec<Which> = table
         .iter()
-        .map(|found| (found.seed, found.size, found.stories))
+        .map(|found| (found.seed, found.size, found.kind))
         .collect();
-    quiet.sort_by_key(|(seed, size, stories)| (*seed, *size, stories.name()));
+    quiet.sort_by_key(|(seed, size, kind)| (*seed, *size, kind.name()));
     quiet.dedup();
     let next = AtomicUsize::new(0);
     let work = || {
         let reloader = reloader().expect("policies");
-        let wrong = |(seed, size, stories): Which, mutant: Option<&str>| {
+        let wrong = |(seed, size, kind): Which, mutant: Option<&str>| {
             assert!(mutants::switch(mutant), "mutants are compiled in for tests");
-            let story = stories.scenario(seed, size, types.clone());
-            let result = run_scenario(&story, reloader.clone(), false).expect("a runtime");
+            let scenario = kind.scenario(seed, size, types.clone());
+            let result = run_scenario(&scenario, reloader.clone(), false).expect("a runtime");
             mutants::switch(None);
             result.wrong
         };
@@ -125,10 +125,10 @@ fn each_mutant_is_found_by_its_seed_that_finds_nothing_without_it() {
             let at = next.fetch_add(1, Ordering::Relaxed);
             if let Some(which) = quiet.get(at) {
                 if let Some(line) = wrong(*which, None).first() {
-                    let (seed, size, stories) = which;
+                    let (seed, size, kind) = which;
                     let _ = writeln!(
                         bad,
-                        "seed {seed} of size {size} ({stories:?}) fails without a mutant: {line}"
+                        "seed {seed} of size {size} ({kind:?}) fails without a mutant: {line}"
                     );
                 }
             } else if let Some(found) = table.get(at - quiet.len()) {

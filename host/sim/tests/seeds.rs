@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use longshore_sim::harness::generated::{Stories, types};
+use longshore_sim::harness::generated::{ScenarioKind, types};
 use longshore_sim::harness::run::{run_scenario, run_seed};
 use longshore_sim::harness::{Harness, SEEDS_TYPES, Setup, reloader};
 use longshore_simcluster::world::paused;
@@ -111,7 +111,7 @@ fn seeds(usually: u64) -> u64 {
 
 /// Tells the first scenarios of a kind, of a smaller cluster than `longshore-sim seeds` tells, on all
 /// cores. What is wrong with them.
-fn failures(stories: Stories, seeds: u64) -> String {
+fn failures(kind: ScenarioKind, seeds: u64) -> String {
     let types = types(SEEDS_TYPES);
     let next = AtomicU64::new(0);
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
@@ -123,14 +123,14 @@ fn failures(stories: Stories, seeds: u64) -> String {
             if seed >= seeds {
                 return failed;
             }
-            let story = stories.scenario(seed, SMALL, types.clone());
-            let result = run_scenario(&story, reloader.clone(), false).expect("a runtime");
+            let scenario = kind.scenario(seed, SMALL, types.clone());
+            let result = run_scenario(&scenario, reloader.clone(), false).expect("a runtime");
             if !result.wrong.is_empty() {
                 failed += &format!("seed {seed}: {:#?}\n", result.wrong);
                 failed += &format!(
                     "cargo run -p longshore-sim --bin longshore-sim -- seed {seed} --size {SMALL} \
-                    --stories {}\n",
-                    stories.name()
+                    --kind {}\n",
+                    kind.name()
                 );
             }
         }
@@ -146,27 +146,27 @@ fn failures(stories: Stories, seeds: u64) -> String {
 
 #[test]
 fn after_an_hour_of_faults_every_pod_runs_and_nothing_is_left_behind() {
-    let failed = failures(Stories::Usual, seeds(60));
+    let failed = failures(ScenarioKind::Usual, seeds(60));
     assert!(failed.is_empty(), "{failed}");
 }
 
 #[test]
 fn an_hour_of_faults_with_disruption_ends_well_and_breaks_no_budget() {
-    let failed = failures(Stories::Disrupt, seeds(40));
+    let failed = failures(ScenarioKind::Disrupt, seeds(40));
     assert!(failed.is_empty(), "{failed}");
 }
 
 #[test]
 fn what_is_bought_in_vain_is_bounded_and_others_get_their_nodes() {
-    let failed = failures(Stories::Vain, seeds(30));
+    let failed = failures(ScenarioKind::Vain, seeds(30));
     assert!(failed.is_empty(), "{failed}");
 }
 
 /// Seed 312: three nodes never join, and the NodePool buys again ten minutes into the rest at the end.
 #[test]
 fn a_back_off_of_nodes_that_never_joined_may_end_while_the_daemon_rests() {
-    let story = Stories::Disrupt.scenario(312, 12, types(SEEDS_TYPES));
-    let result = run_scenario(&story, reloader().expect("policies"), false).expect("a runtime");
+    let scenario = ScenarioKind::Disrupt.scenario(312, 12, types(SEEDS_TYPES));
+    let result = run_scenario(&scenario, reloader().expect("policies"), false).expect("a runtime");
     assert_eq!(result.wrong, [""; 0]);
 }
 

@@ -5,8 +5,9 @@
 //! are in [`cloud::LaunchFaults`](crate::cloud::LaunchFaults); faults of whole watches are the server's
 //! ([`Server::drop_watches`](crate::server::Server::drop_watches) and its neighbours).
 //!
-//! A new share is a field here and a step of [`RequestFaults::fate`]. Stories draw it in `faults_of`
-//! of `sim/src/harness/generated`, scenarios read it in `sim/src/scenario/read/cloud.rs`. Both end
+//! A new share is a field here and a step of [`RequestFaults::fate`]. Generated scenarios draw it, in
+//! `faults_of` of their kind below `sim/src/harness/generated`; written ones are read in
+//! `sim/src/scenario/read/cloud.rs`. Both end
 //! with it: one lot is drawn for a request and each share takes its part in turn, so a share in the
 //! middle changes what every recorded seed does.
 

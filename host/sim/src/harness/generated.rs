@@ -29,7 +29,7 @@ pub use trouble::Trouble;
 
 /// Which scenarios.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Stories {
+pub enum ScenarioKind {
     /// Mostly one process, faults of requests, watches that end or forget.
     #[default]
     Usual,
@@ -37,10 +37,10 @@ pub enum Stories {
     /// and volumes that hold their nodes, clouds that list half of their instances, clocks that
     /// jump, claims from a backup.
     Safe,
-    /// Both kinds in turn, with NodePools whose nodes are consolidated. Unhealthy nodes are repaired
+    /// [`Usual`](Self::Usual) and [`Safe`](Self::Safe) in turn, with NodePools whose nodes are consolidated. Unhealthy nodes are repaired
     /// within budgets; the others repair at once, as 1.14 does.
     Disrupt,
-    /// The third kind with pods that kube-scheduler refuses whatever is bought for them, and with a
+    /// As [`Disrupt`](Self::Disrupt), with pods that kube-scheduler refuses whatever is bought for them, and with a
     /// NodePool whose nodes never join.
     Vain,
     /// On EC2: the provider with AWS's SDK on the emulated AWS, with faults of AWS.
@@ -48,32 +48,32 @@ pub enum Stories {
     Aws,
 }
 
-impl Stories {
+impl ScenarioKind {
     /// All kinds.
-    pub const ALL: &[Stories] = &[
-        Stories::Usual,
-        Stories::Safe,
-        Stories::Disrupt,
-        Stories::Vain,
+    pub const ALL: &[ScenarioKind] = &[
+        ScenarioKind::Usual,
+        ScenarioKind::Safe,
+        ScenarioKind::Disrupt,
+        ScenarioKind::Vain,
         #[cfg(feature = "aws")]
-        Stories::Aws,
+        ScenarioKind::Aws,
     ];
 
     /// By name: `usual`, `safe`, `disrupt`, `vain`, `aws`.
     pub fn named(name: &str) -> Option<Self> {
-        let mut all = Stories::ALL.iter().copied();
-        all.find(|stories| stories.name() == name)
+        let mut all = ScenarioKind::ALL.iter().copied();
+        all.find(|kind| kind.name() == name)
     }
 
     /// As it is typed.
     pub fn name(self) -> &'static str {
         match self {
-            Stories::Usual => "usual",
-            Stories::Safe => "safe",
-            Stories::Disrupt => "disrupt",
-            Stories::Vain => "vain",
+            ScenarioKind::Usual => "usual",
+            ScenarioKind::Safe => "safe",
+            ScenarioKind::Disrupt => "disrupt",
+            ScenarioKind::Vain => "vain",
             #[cfg(feature = "aws")]
-            Stories::Aws => "aws",
+            ScenarioKind::Aws => "aws",
         }
     }
 
@@ -85,12 +85,12 @@ impl Stories {
         types: Arc<(Catalogue, Symbols)>,
     ) -> GeneratedScenario {
         match self {
-            Stories::Usual => GeneratedScenario::new(seed, size, types),
-            Stories::Safe => safe::scenario(seed, size, types),
-            Stories::Disrupt => disrupt::scenario(seed, size, types),
-            Stories::Vain => vain::scenario(seed, size, types),
+            ScenarioKind::Usual => GeneratedScenario::new(seed, size, types),
+            ScenarioKind::Safe => safe::scenario(seed, size, types),
+            ScenarioKind::Disrupt => disrupt::scenario(seed, size, types),
+            ScenarioKind::Vain => vain::scenario(seed, size, types),
             #[cfg(feature = "aws")]
-            Stories::Aws => ec2::scenario(seed, size),
+            ScenarioKind::Aws => ec2::scenario(seed, size),
         }
     }
 }

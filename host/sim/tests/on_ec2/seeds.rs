@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 
-use longshore_sim::harness::generated::{Stories, types};
+use longshore_sim::harness::generated::{ScenarioKind, types};
 use longshore_sim::harness::run::run_scenario;
 use longshore_sim::harness::{SEEDS_TYPES, reloader};
 
@@ -27,13 +27,13 @@ fn after_an_hour_of_faults_of_aws_every_pod_runs_and_nothing_is_left_behind() {
         loop {
             let seed = left.lock().expect("no panic").next();
             let Some(seed) = seed else { return failed };
-            let story = Stories::Aws.scenario(seed, SMALL, types.clone());
-            let result = run_scenario(&story, reloader.clone(), false).expect("a runtime");
+            let scenario = ScenarioKind::Aws.scenario(seed, SMALL, types.clone());
+            let result = run_scenario(&scenario, reloader.clone(), false).expect("a runtime");
             if !result.wrong.is_empty() {
                 failed += &format!("seed {seed}: {:#?}\n", result.wrong);
                 failed += &format!(
                     "cargo run -p longshore-sim --features aws --bin longshore-sim -- seed {seed} \
-                     --size {SMALL} --stories aws\n"
+                     --size {SMALL} --kind aws\n"
                 );
             }
         }
@@ -52,8 +52,8 @@ fn a_story_on_ec2_is_told_twice_in_the_same_words() {
     let reloader = reloader().expect("policies");
     for seed in [1, 2] {
         let transcript = || {
-            let story = Stories::Aws.scenario(seed, SMALL, types.clone());
-            let result = run_scenario(&story, reloader.clone(), true);
+            let scenario = ScenarioKind::Aws.scenario(seed, SMALL, types.clone());
+            let result = run_scenario(&scenario, reloader.clone(), true);
             result.expect("a runtime").transcript
         };
         let (one, again) = (transcript(), transcript());

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use longshore_live::process::mutants;
-use longshore_sim::harness::generated::{Stories, types};
+use longshore_sim::harness::generated::{ScenarioKind, types};
 use longshore_sim::harness::run::{SeedResult, run_scenario};
 use longshore_sim::harness::{SEEDS_SIZE, SEEDS_TYPES, reloader};
 
@@ -22,8 +22,8 @@ pub struct How {
     /// Which scenarios: `usual`, or `safe` with two processes, late watches, stopped processes,
     /// clouds that say half; `disrupt` with disruption; `aws` with nodes of EC2 and faults of AWS,
     /// which needs --features aws
-    #[arg(long, value_name = "KIND", default_value = "usual", value_parser = stories)]
-    stories: Stories,
+    #[arg(long, value_name = "KIND", default_value = "usual", value_parser = kind)]
+    kind: ScenarioKind,
     /// With a defect of the daemon switched on; needs --features mutants
     #[arg(long, value_name = "NAME")]
     mutant: Option<String>,
@@ -70,8 +70,8 @@ fn range(typed: &str) -> Result<Range<u64>, String> {
     }
 }
 
-fn stories(typed: &str) -> Result<Stories, String> {
-    Stories::named(typed).ok_or_else(|| match typed {
+fn kind(typed: &str) -> Result<ScenarioKind, String> {
+    ScenarioKind::named(typed).ok_or_else(|| match typed {
         "aws" => "nodes of EC2 need --features aws; `cargo run -p longshore-sim --features aws` \
                   builds them, with AWS's SDK"
             .to_owned(),
@@ -84,7 +84,7 @@ struct SeedOptions {
     seeds: Range<u64>,
     one: bool,
     size: u32,
-    stories: Stories,
+    kind: ScenarioKind,
     threads: usize,
     log: Option<PathBuf>,
     mutant: Option<String>,
@@ -96,18 +96,14 @@ pub fn seed(args: SeedArgs) -> ExitCode {
     let SeedArgs {
         seed,
         log,
-        how: How {
-            size,
-            stories,
-            mutant,
-        },
+        how: How { size, kind, mutant },
     } = args;
     let seeds = seed..seed.saturating_add(1);
     start(&SeedOptions {
         seeds,
         one: true,
         size,
-        stories,
+        kind,
         threads: 1,
         log,
         mutant,
@@ -121,11 +117,7 @@ pub fn seeds(args: SeedsArgs) -> ExitCode {
         seeds,
         threads,
         stop,
-        how: How {
-            size,
-            stories,
-            mutant,
-        },
+        how: How { size, kind, mutant },
     } = args;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = threads.map_or(cores, |threads| threads as usize);
@@ -133,7 +125,7 @@ pub fn seeds(args: SeedsArgs) -> ExitCode {
         seeds,
         one: false,
         size,
-        stories,
+        kind,
         threads,
         log: None,
         mutant,
@@ -198,8 +190,8 @@ fn run(asked: &SeedOptions) -> ExitCode {
             if seed >= asked.seeds.end {
                 return Ok::<(), String>(());
             }
-            let story = asked.stories.scenario(seed, asked.size, types.clone());
-            let result = run_scenario(&story, reloader.clone(), asked.log.is_some());
+            let scenario = asked.kind.scenario(seed, asked.size, types.clone());
+            let result = run_scenario(&scenario, reloader.clone(), asked.log.is_some());
             let result = result.map_err(|error| error.to_string())?;
             if !result.wrong.is_empty() {
                 print!("{}", failed(&result, asked));
@@ -253,7 +245,7 @@ fn failed(result: &SeedResult, asked: &SeedOptions) -> String {
     }
     let (features, mutant) = match &asked.mutant {
         Some(name) => (" --features mutants", format!(" --mutant {name}")),
-        None if asked.stories.name() == "aws" => (" --features aws", String::new()),
+        None if asked.kind.name() == "aws" => (" --features aws", String::new()),
         None => ("", String::new()),
     };
     let size = if asked.size == SEEDS_SIZE {
@@ -261,15 +253,15 @@ fn failed(result: &SeedResult, asked: &SeedOptions) -> String {
     } else {
         format!(" --size {}", asked.size)
     };
-    let stories = if asked.stories == Stories::Usual {
+    let kind = if asked.kind == ScenarioKind::Usual {
         String::new()
     } else {
-        format!(" --stories {}", asked.stories.name())
+        format!(" --kind {}", asked.kind.name())
     };
     let seed = result.seed;
     text + &format!(
         "  again: cargo run -p longshore-sim{features} --bin longshore-sim -- seed \
-        {seed}{size}{stories}{mutant}\n"
+        {seed}{size}{kind}{mutant}\n"
     )
 }
 

@@ -8,6 +8,9 @@ use super::rng::Rng;
 use super::scenario::HOUR;
 use longshore_simcluster::faults::RequestFaults;
 
+/// How likely watches end, are silent and find the history compacted in a scenario.
+const WATCH_FAULTS: f64 = 0.6;
+
 /// The acts of a scenario, by time. The last of them is before the hour is over.
 pub(super) fn acts(
     rng: &mut Rng,
@@ -70,7 +73,7 @@ pub(super) fn acts(
             rng.time(Duration::from_secs(900)),
         )
     });
-    let watches = rng.hits(0.6);
+    let watches = rng.hits(WATCH_FAULTS);
     let mut some = |most: u64, make: &mut dyn FnMut(&mut Rng) -> ScenarioEvent| {
         for _ in 0..rng.between(0, most) {
             let at = Duration::from_secs(10) + rng.time(minute(57));

@@ -1,4 +1,4 @@
-//! Generated scenarios of the third kind: both others in turn, with NodePools whose nodes are
+//! Generated scenarios of the kind `disrupt`: `usual` and `safe` in turn, with NodePools whose nodes are
 //! consolidated.
 
 use std::sync::Arc;

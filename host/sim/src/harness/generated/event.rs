@@ -39,7 +39,7 @@ pub enum ScenarioEvent {
     CutLease(Duration),
     /// A minute is over: what runs then is counted.
     Minute,
-    /// What only scenarios of the second kind have.
+    /// What only scenarios of the kind `safe` have.
     Trouble(Trouble),
     /// Faults of a cloud that is simulated elsewhere, in its own words.
     Cloud(String),

@@ -1,5 +1,5 @@
-//! Generated scenarios of the second kind: those of the first, plus temptations to buy twice or to
-//! end what is in use. Each scale-up has its own stall at a time that the seed decides.
+//! Generated scenarios of the kind `safe`: as `usual`, plus temptations to buy twice or to end what is
+//! in use. Each scale-up has its own stall at a time that the seed decides.
 //!
 //! Their seeds are independent: seed 7 here has nothing in common with seed 7 of
 //! [`GeneratedScenario::new`](super::GeneratedScenario::new).
@@ -24,10 +24,15 @@ use longshore_simcluster::object::Resource;
 use longshore_simcluster::server::resources::{self, NODE, NODE_CLAIM, POD};
 use longshore_simcluster::world;
 
-/// Tells these dice from those of the other scenarios.
+/// Separates the random numbers of these scenarios from those of the others.
 const SAFE: u64 = 0x5afe_0000_0000;
-/// Tells the dice of what one scenario in ten has from its others.
+/// Separates what one scenario in ten has from its others.
 const RARE: u64 = 0x5afe_7a7e_0000;
+/// How likely a watch of the daemon is late or silent while many pods come at once; between bursts it is
+/// in `troubles`.
+const WATCH_FAULT_IN_BURST: f64 = 0.8;
+/// How many of those watches are silent, and not late.
+const SILENT_NOT_LATE: f64 = 0.6;
 const fn seconds(n: u64) -> Duration {
     Duration::from_secs(n)
 }
@@ -231,7 +236,7 @@ fn scale_ups(rng: &mut Rng, bursts: &[Burst]) -> Vec<(Duration, ScenarioEvent)> 
             down,
             ScenarioEvent::Scale(burst.name.clone(), rng.between(0, 10) as u32),
         ));
-        if rng.hits(0.8) {
+        if rng.hits(WATCH_FAULT_IN_BURST) {
             let at = (burst.at + rng.time(seconds(70))).saturating_sub(seconds(10));
             let (whose, length) = (watches(rng), rng.one_of(&STALLS));
             let late = Trouble::Late(
@@ -241,7 +246,7 @@ fn scale_ups(rng: &mut Rng, bursts: &[Burst]) -> Vec<(Duration, ScenarioEvent)> 
             );
             acts.push((
                 at,
-                ScenarioEvent::Trouble(if rng.hits(0.6) {
+                ScenarioEvent::Trouble(if rng.hits(SILENT_NOT_LATE) {
                     Trouble::Silent(whose, length)
                 } else {
                     late

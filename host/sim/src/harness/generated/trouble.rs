@@ -1,4 +1,4 @@
-//! Faults of scenarios of the second kind: silent or late watches, processes that are stopped and
+//! Faults of scenarios of the kind `safe`: silent or late watches, processes that are stopped and
 //! continued or terminated, a cloud whose lists lack instances, claims restored from a backup.
 
 use std::time::Duration;

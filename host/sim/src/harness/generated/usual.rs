@@ -1,4 +1,4 @@
-//! Generated scenarios of the first kind: mostly one process, faults of requests, of the cloud and of
+//! Generated scenarios of the kind `usual`: mostly one process, faults of requests, of the cloud and of
 //! watches.
 
 use std::sync::Arc;
