@@ -133,7 +133,7 @@ pub trait CloudProvider: Send + Sync {
 pub struct Launch {
     /// Name of the NodeClaim.
     pub name: String,
-    /// UID of the NodeClaim: the idempotency token comes from it.
+    /// What the idempotency token comes from: the UID of the NodeClaim, or the token of its group.
     pub uid: String,
     /// Name of the NodePool, if one owns the claim.
     pub nodepool: Option<String>,

@@ -3,7 +3,7 @@
 //!
 //! This module decides and does nothing else: it knows no clock, no client and no component. A round
 //! hands it [`Facts`]; it answers with a [`Decision`] and what is to be remembered ([`Rollout`]). The
-//! live loop writes that down in the cluster before it obeys it (`live/controller/canaries.rs`).
+//! live loop writes that down in the cluster before it obeys it (`controller/canaries.rs`).
 //!
 //! Two rules hold whatever happens. A new version is never obeyed beyond the step that is written
 //! down. One that was taken back is never obeyed again, unless the component or its settings change.
