@@ -30,6 +30,8 @@ const TYPES: [(&str, u32, f64); 4] = [
     ("m6i.2xlarge", 8, 0.384),
     ("c7i.4xlarge", 16, 0.714),
 ];
+/// Offerings of the catalogue: each type on demand and as spot.
+pub const OFFERINGS: usize = 2 * TYPES.len();
 const POOLS: [&str; 2] = ["default", "batch"];
 const ZONE: &str = "us-east-1a";
 
@@ -106,12 +108,7 @@ impl Cluster {
             }
         };
         for at in 0..self.nodes.len() {
-            with(&|of| {
-                of.nodes.remove(at);
-                of.pods.retain(|pod| pod.node != at);
-                let later = of.pods.iter_mut().filter(|pod| pod.node > at);
-                later.for_each(|pod| pod.node -= 1);
-            });
+            with(&|of| of.remove_node(at));
         }
         for at in 0..self.pods.len() {
             with(&|of| {
@@ -128,6 +125,19 @@ impl Cluster {
             with(&|of| of.pods[at].started = STARTED[3]);
         }
         all
+    }
+
+    /// Leaves out a node with its pods.
+    pub fn remove_node(&mut self, at: usize) {
+        self.nodes.remove(at);
+        self.pods.retain(|pod| pod.node != at);
+        let later = self.pods.iter_mut().filter(|pod| pod.node > at);
+        later.for_each(|pod| pod.node -= 1);
+    }
+
+    /// The name of a node by its position.
+    pub fn node_name(at: usize) -> String {
+        format!("node-{at}")
     }
 
     /// The objects.
@@ -199,7 +209,7 @@ fn pool_object(name: &str) -> Value {
 impl Node {
     fn objects(&self, at: usize) -> [Value; 2] {
         let (of_type, cpu, _) = TYPES[self.of_type];
-        let name = format!("node-{at}");
+        let name = Cluster::node_name(at);
         let labels = json!({"karpenter.sh/nodepool": POOLS[self.pool], "karpenter.sh/registered": "true",
             "karpenter.sh/initialized": "true", "karpenter.sh/capacity-type": "on-demand",
             "topology.kubernetes.io/zone": ZONE, "kubernetes.io/hostname": name,
@@ -240,7 +250,7 @@ impl Pod {
                 "name": app, "uid": app, "controller": true}]);
         }
         json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata,
-            "spec": {"nodeName": format!("node-{}", self.node), "containers": [{"name": "main",
+            "spec": {"nodeName": Cluster::node_name(self.node), "containers": [{"name": "main",
                 "image": "app", "resources": {"requests": {"cpu": format!("{}m", self.millicores),
                     "memory": "64Mi"}}}]},
             "status": {"phase": "Running", "startTime": started}})

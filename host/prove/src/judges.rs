@@ -10,6 +10,7 @@ use longshore_core::snapshot::Snapshot;
 use longshore_core::stop::Stop;
 
 use crate::clusters::{Cluster, NOW, cluster, snapshot};
+use crate::drawn::{Drawn, drawn};
 use crate::{Counterexample, Proof, ProveOptions, search};
 
 /// Something that decides which nodes are disrupted, and when.
@@ -58,6 +59,10 @@ const BETWEEN: i64 = 7 * 3600;
 /// Looks at which something may be carried out: three nodes have few better places.
 const CHANGES: usize = 8;
 
+/// Of so many questions one is a cluster that is left alone for two weeks, a search at each look. The
+/// others are proposals for such a cluster that nobody has searched for.
+const OF_A_CLUSTER: u64 = 32;
+
 /// Asks consolidation policies that are made alike, one for each thread, until a property breaks.
 pub fn prove_judge<J: Judge>(
     judge: impl Fn() -> J + Sync,
@@ -66,43 +71,94 @@ pub fn prove_judge<J: Judge>(
     search(options, || {
         let mut judge = judge();
         Box::new(move |number, _| {
-            let question = cluster(options.seed, number);
-            judge.fresh();
-            let (property, _) = broken(&mut judge, &question).err()?;
-            let mut is_bad = |cluster: &Cluster| {
-                judge.fresh();
-                let broken = broken(&mut judge, cluster).err();
-                broken
-                    .filter(|(other, _)| *other == property)
-                    .map(|(_, why)| why)
-            };
-            let mut small = question;
-            for _ in 0..200 {
-                match small
-                    .smaller()
-                    .into_iter()
-                    .find(|other| is_bad(other).is_some())
-                {
-                    Some(other) => small = other,
-                    None => break,
+            let (of, at) = (number / OF_A_CLUSTER, number % OF_A_CLUSTER);
+            match at {
+                0 => counterexample(&mut judge, cluster(options.seed, of), number),
+                // All proposals for a cluster at once: as many as questions follow.
+                1 => {
+                    let proposals = (options.cases - number).min(OF_A_CLUSTER - 1);
+                    let drawn = drawn(options.seed, of, proposals);
+                    counterexample(&mut judge, drawn, number)
                 }
+                _ => None,
             }
-            let why = is_bad(&small).unwrap_or_else(|| "it is so only now and then".to_owned());
-            Some(Counterexample {
-                property,
-                why,
-                text: small.text(),
-                size: small.nodes.len(),
-                number,
-            })
         })
     })
 }
 
-type Broken = (JudgeProperty, String);
+/// Something that a policy can be asked.
+trait Question: Sized {
+    fn broken(&self, judge: &mut dyn Judge) -> Result<(), Broken>;
+    /// Those that are a step smaller.
+    fn smaller(&self) -> Vec<Self>;
+    fn cluster(&self) -> &Cluster;
+}
+
+impl Question for Cluster {
+    fn broken(&self, judge: &mut dyn Judge) -> Result<(), Broken> {
+        judge.fresh();
+        left_alone(judge, self)
+    }
+
+    fn smaller(&self) -> Vec<Self> {
+        Cluster::smaller(self)
+    }
+
+    fn cluster(&self) -> &Cluster {
+        self
+    }
+}
+
+impl Question for Drawn {
+    fn broken(&self, judge: &mut dyn Judge) -> Result<(), Broken> {
+        self.ask(judge)
+    }
+
+    fn smaller(&self) -> Vec<Self> {
+        Drawn::smaller(self)
+    }
+
+    fn cluster(&self) -> &Cluster {
+        &self.cluster
+    }
+}
+
+/// What a policy answers badly, made small.
+fn counterexample<Q: Question>(
+    judge: &mut dyn Judge,
+    question: Q,
+    number: u64,
+) -> Option<Counterexample<JudgeProperty>> {
+    let (property, _) = question.broken(judge).err()?;
+    let mut is_bad = |question: &Q| {
+        let broken = question.broken(judge).err();
+        broken
+            .filter(|(other, _)| *other == property)
+            .map(|(_, why)| why)
+    };
+    let mut small = question;
+    for _ in 0..200 {
+        let mut smaller = small.smaller().into_iter();
+        match smaller.find(|other| is_bad(other).is_some()) {
+            Some(other) => small = other,
+            None => break,
+        }
+    }
+    let why = is_bad(&small).unwrap_or_else(|| "it is so only now and then".to_owned());
+    Some(Counterexample {
+        property,
+        why,
+        text: small.cluster().text(),
+        size: small.cluster().nodes.len(),
+        number,
+    })
+}
+
+/// What is broken, and in words.
+pub type Broken = (JudgeProperty, String);
 
 /// Leaves a cluster alone for two weeks, on paper.
-fn broken(judge: &mut dyn Judge, cluster: &Cluster) -> Result<(), Broken> {
+fn left_alone(judge: &mut dyn Judge, cluster: &Cluster) -> Result<(), Broken> {
     let mut world = cluster.world();
     let mut serial = Serial::default();
     let (mut changes, mut waits) = (0, String::new());
@@ -195,7 +251,7 @@ fn keeps(of: &Snapshot, round: &Round) -> Result<(), Broken> {
 }
 
 /// What would be done, for people.
-fn shown(of: &Snapshot, proposal: &Proposal) -> String {
+pub fn shown(of: &Snapshot, proposal: &Proposal) -> String {
     let name = |node: &longshore_core::ids::NodeIx| {
         of.world
             .names

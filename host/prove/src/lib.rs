@@ -9,6 +9,7 @@
 
 mod cases;
 mod clusters;
+mod drawn;
 mod judges;
 mod random;
 mod scorers;

@@ -7,6 +7,7 @@ use longshore_core::disrupt::consolidation::{
     Consolidation, Decision, DisruptionPolicies, Facts, Weight,
 };
 use longshore_core::disrupt::proposals::Proposal;
+use longshore_core::disrupt::verdicts::Method;
 use longshore_core::model::{Catalogue, Symbol, Symbols};
 use longshore_core::policy::{ByPrice, Policies, Scores};
 use longshore_prove::{Judge, JudgeProperty, ProveOptions, prove_judge};
@@ -109,7 +110,8 @@ fn found(decide: Decide, usd: f64) -> Option<JudgeProperty> {
         asked: Cell::new(0),
     };
     let options = ProveOptions {
-        cases: 300,
+        // 300 clusters, and 9 300 proposals for them.
+        cases: 300 * 32,
         ..ProveOptions::default()
     };
     let found = prove_judge(judge, &options).counterexample?;
@@ -175,6 +177,26 @@ fn it_says_no_without_a_word() {
         _ => no(" "),
     };
     assert_eq!(found(silent, 0.0), Some(JudgeProperty::SaysWhy));
+}
+
+#[test]
+fn it_says_no_to_drift_without_a_word() {
+    // No node of a generated cluster drifts: only drawn proposals do.
+    let silent = |_: &Facts<'_>, of: &Proposal, _| match of.method {
+        Method::Drift => no(""),
+        _ => yes(0.0),
+    };
+    assert_eq!(found(silent, 0.0), Some(JudgeProperty::SaysWhy));
+}
+
+#[test]
+fn it_remembers_how_often_it_was_asked() {
+    // No round asks so often.
+    let tired = |_: &Facts<'_>, _: &Proposal, asked: u64| match asked {
+        7.. => no("enough for a round"),
+        _ => yes(0.0),
+    };
+    assert_eq!(found(tired, 0.0), Some(JudgeProperty::Alike));
 }
 
 #[test]

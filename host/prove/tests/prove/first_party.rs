@@ -1,12 +1,12 @@
-//! Our own policies keep every property. `LONGSHORE_CASES` asks scorers so many questions, 3 000
-//! unless it is set; `.ci/nightly` asks a million.
+//! Our own policies keep every property. `LONGSHORE_CASES` asks each so many questions, 3 000 unless it
+//! is set; `.ci/nightly` asks a million.
 
 use std::sync::LazyLock;
 use std::time::Duration;
 
 use longshore_policy::{Case, Host, HostConfig, LoadedPolicy};
 use longshore_prove::wasm::{WasmJudge, WasmScorer};
-use longshore_prove::{ProveOptions, prove_judge, prove_scorer};
+use longshore_prove::{Proof, ProveOptions, prove_judge, prove_scorer};
 use longshore_xtask::guests::plugin;
 
 static HOST: LazyLock<Host> = LazyLock::new(|| Host::new(HostConfig::default()).unwrap());
@@ -27,6 +27,13 @@ fn load(name: &str, settings: &str) -> (LoadedPolicy, ProveOptions) {
         ..ProveOptions::default()
     };
     (policy, options)
+}
+
+/// Sees that all questions were asked, and says how long that took.
+fn said<P>(name: &str, proof: &Proof<P>) {
+    assert_eq!(proof.cases, cases(), "{name}");
+    let seconds = proof.took.as_secs_f64();
+    eprintln!("{name}: {} questions in {seconds:.1} s", proof.cases);
 }
 
 fn cases() -> u64 {
@@ -56,12 +63,7 @@ fn scorers_keep_their_properties() {
             "{name}: {:#?}",
             proof.counterexample
         );
-        assert_eq!(proof.cases, cases(), "{name}");
-        eprintln!(
-            "{name}: {} questions in {:.1} s",
-            proof.cases,
-            proof.took.as_secs_f64()
-        );
+        said(name, &proof);
     }
 }
 
@@ -76,15 +78,12 @@ fn consolidation_policies_keep_their_properties() {
         ("pdb-aware", ""),
     ] {
         let (policy, options) = load(name, settings);
-        let options = ProveOptions {
-            cases: 60,
-            ..options
-        };
         let proof = prove_judge(|| WasmJudge::new(HOST.clone(), policy.clone()), &options);
         assert!(
             proof.counterexample.is_none(),
             "{name}: {:#?}",
             proof.counterexample
         );
+        said(name, &proof);
     }
 }
