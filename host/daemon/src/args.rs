@@ -87,8 +87,8 @@ pub struct MigrateCheckArgs {
     /// How to reach the API server [default: KUBECONFIG, or the ServiceAccount of the pod]
     #[arg(long, value_name = "FILE", conflicts_with = "snapshot")]
     pub kubeconfig: Option<PathBuf>,
-    /// The cluster's CA certificate, PEM in base64: hashes of EC2NodeClasses cover it [default: as
-    /// Karpenter was told, or the ConfigMap kube-system/kube-root-ca.crt]
+    /// The cluster's CA certificate, PEM in base64: hashes of EC2NodeClasses cover it [default: as in
+    /// Karpenter's Deployment, or the ConfigMap kube-system/kube-root-ca.crt]
     #[arg(long, value_name = "BASE64")]
     pub cluster_ca_bundle: Option<String>,
     /// Values of Karpenter's Helm chart (`helm get values karpenter -o yaml`): says which have no

@@ -44,7 +44,7 @@ pub struct CanaryStatusArgs {
     /// How the API server is reached [default: $KUBECONFIG, ~/.kube/config or the ServiceAccount]
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
-    /// Namespace of the Lease [default: as the daemon is told, else kube-system]
+    /// Namespace of the Lease [default: as for the daemon, else kube-system]
     #[arg(long, short, value_name = "NAME")]
     pub namespace: Option<String>,
 }

@@ -249,7 +249,7 @@ fn grants(table: &mut Table) -> Option<BTreeSet<Ability>> {
     }
     if grants.contains(&Ability::Commitments) && !grants.contains(&Ability::Scorer) {
         let message = "`grants` has `commitments` without `scorer`".into();
-        let hint = "commitments are told along with costs: add `scorer`".into();
+        let hint = "commitments come with costs: add `scorer`".into();
         table.fault_at(KEY, message, hint);
     }
     Some(grants)
@@ -323,7 +323,7 @@ mod tests {
                 conf/longshore.toml:9:10: unknown grant `bootstrp`: expected one of `scorer`, `commitments`, `consolidation`, `bootstrap`
                     hint: did you mean `bootstrap`?
                 conf/longshore.toml:13:10: `grants` has `commitments` without `scorer`
-                    hint: commitments are told along with costs: add `scorer`
+                    hint: commitments come with costs: add `scorer`
                 conf/longshore.toml:18:10: `grants` has `bootstrap` in mode `shadow`: what nodes boot with cannot be compared
                     hint: take it out, or write `mode = "enforce"` with the `nodepools` to try it on
             "#]],

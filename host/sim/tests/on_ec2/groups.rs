@@ -1,7 +1,7 @@
 //! Launch groups: five pods of one Deployment each need a node, and one CreateFleet is asked for all
 //! of them.
 //!
-//! The story is told once for each write and each call to AWS, and each thing that can happen at it.
+//! The scenario runs once for each write and each call to AWS, and each thing that can happen at it.
 //! Whatever happens, it ends the same: nothing is left, and nothing was bought twice.
 
 use std::fmt::Write as _;
@@ -62,7 +62,7 @@ fn end(world: &World) {
     }
 }
 
-/// Tells the story.
+/// Runs the scenario.
 fn end_of_run(at: Option<(usize, Case)>, reloader: PolicyReloader, keeps: bool) -> End {
     let mut setup = Setup::with(1, reloader);
     match at {
@@ -115,7 +115,7 @@ fn end_of_run(at: Option<(usize, Case)>, reloader: PolicyReloader, keeps: bool) 
     ended.expect("a runtime")
 }
 
-/// What is wrong with a case, beside the story where nothing happens.
+/// What is wrong with a case, beside the run where nothing happens.
 fn judged(quiet: &End, point: usize, case: Case, end: &End) -> Vec<String> {
     let mut wrong = end.wrong.clone();
     let deaths = u32::from(matches!(case, Case::Killed(_)));

@@ -1,8 +1,8 @@
-//! A short story is told once for each call to AWS and each thing that can happen at it. Two pods
+//! A short scenario runs once for each call to AWS and each thing that can happen at it. Two pods
 //! get an instance each, one instance is interrupted and replaced, another is to be retired and is
 //! replaced, then all pods go and all instances end.
 //!
-//! Whatever happens, the story ends the same: nothing is left, nothing was bought twice, and no
+//! Whatever happens, the scenario ends the same: nothing is left, nothing was bought twice, and no
 //! message was lost.
 
 use std::fmt::Write as _;
@@ -56,7 +56,7 @@ fn interrupt_one(world: &World, capacity_type: &str) -> Option<()> {
     world.cloud.interrupt(&of_type?.provider_id).then_some(())
 }
 
-/// Tells the story.
+/// Runs the scenario.
 fn end_of_run(at: Option<(usize, Case)>, reloader: PolicyReloader, keeps: bool) -> End {
     let mut setup = Setup::with(1, reloader);
     match at {
@@ -140,7 +140,7 @@ fn end_of_run(at: Option<(usize, Case)>, reloader: PolicyReloader, keeps: bool) 
     ended.expect("a runtime")
 }
 
-/// What is wrong with a case, beside the story where nothing happens.
+/// What is wrong with a case, beside the run where nothing happens.
 fn judged(quiet: &End, point: usize, case: Case, end: &End) -> Vec<String> {
     let mut wrong = end.wrong.clone();
     let deaths = u32::from(matches!(case, Case::Killed(_)));
@@ -174,7 +174,7 @@ fn whatever_happens_at_a_call_to_aws_nothing_leaks_is_bought_twice_or_is_lost() 
     let quiet = quiet(&reloader().expect("policies"));
     let calls = calls(&quiet);
     let count = calls.len();
-    assert!(count >= 60, "the story has become short: {count} calls");
+    assert!(count >= 60, "the scenario has become short: {count} calls");
     let cases: Vec<(usize, &str, Case)> = calls
         .into_iter()
         .flat_map(|at| CASES.map(|(name, case)| (at, name, case)))
@@ -214,7 +214,7 @@ fn whatever_happens_at_a_call_to_aws_nothing_leaks_is_bought_twice_or_is_lost() 
     let longest = results.iter().map(|one| one.1).max().unwrap_or_default();
     let total = cases.len();
     eprintln!(
-        "{count} calls, {total} cases; the story takes {} s, {} s at the longest",
+        "{count} calls, {total} cases; the scenario takes {} s, {} s at the longest",
         quiet.took.as_secs(),
         longest.as_secs()
     );
