@@ -183,7 +183,8 @@ impl Interceptor {
         let Some(client) = inner.pick(lot) else {
             return false;
         };
-        self.log.say(self.clock, format!("{client} is asked to end"));
+        self.log
+            .say(self.clock, format!("{client} is asked to end"));
         inner.alive[&client].terminate.notify_one();
         true
     }
