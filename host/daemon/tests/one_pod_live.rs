@@ -225,7 +225,11 @@ spec: {policyName: strips}
 fn refused_by_kube_scheduler() -> Result<()> {
     let plane = ControlPlane::start("one-pod-refused")?;
     plane.apply(STRIPS)?;
-    plane.apply(&pool("default", "{key: team, operator: In, values: [a]}"))?;
+    // The edit of the NodePool at the end makes its nodes drift. Nothing is moved for that: a pod without
+    // a controller would not come back.
+    let pool = pool("default", "{key: team, operator: In, values: [a]}");
+    let undisturbed = "disruption: {consolidateAfter: 1h, budgets: [{nodes: '0'}]}";
+    plane.apply(&pool.replace("disruption: {consolidateAfter: 1h}", undisturbed))?;
     let mut daemon = Daemon::start(&plane.longshore_kubeconfig(), &[])?;
     plane.apply(&pod("picky", "nodeSelector: {team: a}"))?;
     until("a node was bought for the pod", || {
