@@ -85,7 +85,7 @@ impl Drawn {
         let mut world = self.cluster.world();
         world.now = NOW + self.at;
         let snapshot = snapshot(world);
-        let calls: Vec<Vec<Proposal>> = self.proposals(&snapshot);
+        let calls = self.proposals(&snapshot);
         let forward: Vec<usize> = (0..calls.len()).flat_map(|at| [at, at]).collect();
         let backward: Vec<usize> = (0..calls.len()).rev().collect();
         judge.fresh();
@@ -121,10 +121,11 @@ impl Drawn {
                 return;
             };
             policy.weigh(&facts);
-            for &at in order {
-                let call: Vec<Proposal> = calls[at].clone();
-                said.push((at, policy.decide(&facts, &call)));
-            }
+            said.extend(
+                order
+                    .iter()
+                    .map(|&at| (at, policy.decide(&facts, &calls[at]))),
+            );
         });
         match failed.into_iter().next() {
             Some(why) => Err((JudgeProperty::Answers, self.when(&why))),
