@@ -29,10 +29,12 @@ const SAFE: u64 = 0x5afe_0000_0000;
 /// Separates what one scenario in ten has from its others.
 const RARE: u64 = 0x5afe_7a7e_0000;
 /// How likely a watch of the daemon is late or silent while many pods come at once; between bursts it is
-/// in `troubles`.
+/// [`SILENT_WATCH_OTHERWISE`].
 const WATCH_FAULT_IN_BURST: f64 = 0.8;
 /// How many of those watches are silent, and not late.
 const SILENT_NOT_LATE: f64 = 0.6;
+/// How likely a scenario has watches that are silent at any other time.
+const SILENT_WATCH_OTHERWISE: f64 = 0.4;
 const fn seconds(n: u64) -> Duration {
     Duration::from_secs(n)
 }
@@ -285,14 +287,14 @@ fn troubles(rng: &mut Rng) -> Vec<(Duration, ScenarioEvent)> {
     some(0.3, 2, &mut |rng| {
         Trouble::NothingEnds(seconds(30) + rng.time(seconds(240)))
     });
-    some(0.4, 2, &mut |rng| {
+    some(SILENT_WATCH_OTHERWISE, 2, &mut |rng| {
         Trouble::Silent(watches(rng), rng.one_of(&STALLS))
     });
     acts
 }
 
 /// What one scenario in ten has: the leader is refused while it buys and loses its Lease meanwhile,
-/// or most nodes are sick at once. By dice of their own, so that all other scenarios stay what they
+/// or most nodes are sick at once. By random numbers of their own, so that all other scenarios stay what they
 /// are.
 fn rare(seed: u64, bursts: &[Burst]) -> Vec<(Duration, ScenarioEvent)> {
     let mut rng = Rng::new(seed ^ RARE);
