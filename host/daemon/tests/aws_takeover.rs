@@ -243,11 +243,15 @@ fn launch(emulator: &EmulatedAws, recorded: &Value) -> Result<String> {
             .is_some_and(|all| !all.is_empty())
     });
     ensure!(configs.len() == 1, "{fleet}");
-    // EC2 sees an instance profile a while after it is made.
+    // EC2 sees an instance profile a while after it is made, and its role a while after that.
+    let not_yet = [
+        "Invalid IAM Instance Profile name",
+        "has no associated IAM Roles",
+    ];
     let since = Instant::now();
     let answer = loop {
         let answer = call(emulator, &request("CreateFleet", &fleet))?;
-        let unseen = answer.contains("Invalid IAM Instance Profile name");
+        let unseen = not_yet.iter().any(|words| answer.contains(words));
         if !unseen || since.elapsed() > Duration::from_secs(60) {
             break answer;
         }
