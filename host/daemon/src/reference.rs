@@ -95,7 +95,7 @@ const KEYS: [Key; 55] = [
         "[planning]",
         "time-limit",
         "\"10s\"",
-        "A plan that takes longer is replaced by one of less effort, mostly first-fit. Policies have half of it together, 5 s at most.",
+        "A plan that takes longer is replaced by one of less effort, mostly first-fit. Scorers share half of it, 5 s at most.",
     ),
     key(
         "[disruption]",

@@ -3,8 +3,9 @@
 
 use std::time::Duration;
 
-/// How long all policies may take together in a round at most, by the clock. Without a limit, one that answers just within the limit of a call for each of 25 NodePools holds a round up until the
-/// process counts as hung.
+/// How long all policies may take together in a round at most, by the clock. Without a limit, one that
+/// answers just within the limit of a call for each of 25 NodePools holds a round up until the process
+/// counts as hung.
 pub const ROUND_TIME: Duration = Duration::from_secs(5);
 /// However many there are, a version has this much of it.
 const LEAST_SHARE: Duration = Duration::from_secs(1);
@@ -46,7 +47,7 @@ impl RoundBudget {
     }
 }
 
-/// How long all policies may take in a round that plans for so long: half of it, and never more than
+/// How long all scorers may take in a round that plans for so long: half of it, and never more than
 /// [`ROUND_TIME`].
 pub(crate) fn round_time(planning: Option<Duration>) -> Duration {
     planning.map_or(ROUND_TIME, |planning| ROUND_TIME.min(planning / 2))

@@ -59,8 +59,8 @@ const BETWEEN: i64 = 7 * 3600;
 /// Looks at which something may be carried out: three nodes have few better places.
 const CHANGES: usize = 8;
 
-/// Of so many questions one is a cluster that is left alone for two weeks, a search at each look. The
-/// others are proposals for such a cluster that nobody has searched for.
+/// Of so many questions, one is a cluster that is left alone for two weeks. The others are proposals
+/// for such a cluster that no search has found.
 const OF_A_CLUSTER: u64 = 32;
 
 /// Asks consolidation policies that are made alike, one for each thread, until a property breaks.

@@ -7,9 +7,8 @@
 //!
 //! A new share is a field here and a step of [`RequestFaults::fate`]. Generated scenarios draw it, in
 //! `faults_of` of their kind below `sim/src/harness/generated`; written ones are read in
-//! `sim/src/scenario/read/cloud.rs`. Both end
-//! with it: one lot is drawn for a request and each share takes its part in turn, so a share in the
-//! middle changes what every recorded seed does.
+//! `sim/src/scenario/read/cloud.rs`. Both end with it: one lot is drawn for a request and each share
+//! takes its part in turn, so a share in the middle changes what every recorded seed does.
 
 use std::time::Duration;
 

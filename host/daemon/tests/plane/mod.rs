@@ -151,8 +151,8 @@ spec:
 const LOG_TAIL: usize = 12 << 10;
 
 thread_local! {
-    /// The ends of the logs of the daemons that this thread has started and dropped. A test has a
-    /// thread of its own, and its daemons end with it.
+    /// The ends of the logs of the daemons that this thread has dropped: those of its test. One
+    /// that several tests share ends after them, and is in no report.
     static ENDED: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
 }
 
