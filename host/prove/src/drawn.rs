@@ -5,10 +5,11 @@
 use longshore_core::disrupt::budgets::Budgets;
 use longshore_core::disrupt::consolidation::{Decision, Facts};
 use longshore_core::disrupt::proposals::{Move, Proposal, Replacement, To};
-use longshore_core::disrupt::verdicts::{Method, candidates};
+use longshore_core::disrupt::verdicts::{Candidate, Method, candidates};
 use longshore_core::ids::{NodeIx, PoolIx};
 use longshore_core::model::{OfferingId, Resources};
 use longshore_core::plan::PlannedClaim;
+use longshore_core::policy::{ByPrice, Policies};
 use longshore_core::snapshot::Snapshot;
 
 use crate::clusters::{Cluster, NOW, OFFERINGS, cluster, snapshot};
@@ -79,28 +80,49 @@ fn removal(of: &Cluster, random: &mut Random) -> Removal {
     }
 }
 
+/// A cluster, and what is the same for each time that it is asked about.
+struct Seen {
+    snapshot: Snapshot,
+    budgets: Budgets,
+    candidates: Vec<Candidate>,
+}
+
+impl Seen {
+    fn facts(&self, policies: &dyn Policies) -> Facts<'_> {
+        Facts::new(&self.snapshot, &self.candidates, &self.budgets, policies)
+    }
+}
+
 impl Drawn {
     /// Asks all of them, and again: at once, and then of a fresh instance in the opposite order.
     pub fn ask(&self, judge: &mut dyn Judge) -> Result<(), Broken> {
         let mut world = self.cluster.world();
         world.now = NOW + self.at;
         let snapshot = snapshot(world);
-        let calls = self.proposals(&snapshot);
+        let budgets = Budgets::new(&snapshot.world);
+        let seen = Seen {
+            candidates: candidates(&snapshot, &budgets),
+            snapshot,
+            budgets,
+        };
+        let facts = seen.facts(&ByPrice);
+        let of_call = |call: &Vec<Removal>| call.iter().map(|one| one.proposal(&facts)).collect();
+        let calls: Vec<Vec<Proposal>> = self.calls.iter().map(of_call).collect();
         let forward: Vec<usize> = (0..calls.len()).flat_map(|at| [at, at]).collect();
         let backward: Vec<usize> = (0..calls.len()).rev().collect();
         judge.fresh();
-        let mut said = self.said(judge, &snapshot, &calls, &forward)?;
+        let mut said = self.said(judge, &seen, &calls, &forward)?;
         judge.fresh();
-        let again = self.said(judge, &snapshot, &calls, &backward)?;
+        let again = self.said(judge, &seen, &calls, &backward)?;
         said.sort_by_key(|(at, _)| *at);
         for (twice, other) in said.chunks(2).zip(again.iter().rev()) {
             let [(at, first), (_, second)] = twice else {
                 continue;
             };
-            self.alike(&snapshot, &calls[*at], first, second, "asked again")?;
+            self.alike(&seen.snapshot, &calls[*at], first, second, "asked again")?;
             let fresh = "asked of a fresh instance, in another order";
-            self.alike(&snapshot, &calls[*at], first, &other.1, fresh)?;
-            self.says_why(&snapshot, &calls[*at], first)?;
+            self.alike(&seen.snapshot, &calls[*at], first, &other.1, fresh)?;
+            self.says_why(&seen.snapshot, &calls[*at], first)?;
         }
         Ok(())
     }
@@ -109,14 +131,13 @@ impl Drawn {
     fn said(
         &self,
         judge: &dyn Judge,
-        of: &Snapshot,
+        seen: &Seen,
         calls: &[Vec<Proposal>],
         order: &[usize],
     ) -> Result<Vec<(usize, Vec<Decision>)>, Broken> {
         let mut said = Vec::new();
-        let failed = judge.ask(of.world.now, &mut |policies| {
-            let budgets = Budgets::new(&of.world);
-            let facts = Facts::new(of, &candidates(of, &budgets), &budgets, policies);
+        let failed = judge.ask(seen.snapshot.world.now, &mut |policies| {
+            let facts = seen.facts(policies);
             let Some(policy) = policies.consolidation() else {
                 return;
             };
@@ -170,15 +191,6 @@ impl Drawn {
     fn when(&self, why: &str) -> String {
         let hours = self.at / 3600;
         format!("{why} (asked {hours} h after the cluster was seen)")
-    }
-
-    /// The proposals of each call.
-    fn proposals(&self, of: &Snapshot) -> Vec<Vec<Proposal>> {
-        let budgets = Budgets::new(&of.world);
-        let by_price = longshore_core::policy::ByPrice;
-        let facts = Facts::new(of, &candidates(of, &budgets), &budgets, &by_price);
-        let of_call = |call: &Vec<Removal>| call.iter().map(|one| one.proposal(&facts)).collect();
-        self.calls.iter().map(of_call).collect()
     }
 
     /// Questions that are a step smaller.

@@ -11,6 +11,7 @@ use longshore_core::stop::Stop;
 
 use crate::clusters::{Cluster, NOW, cluster, snapshot};
 use crate::drawn::{Drawn, drawn};
+use crate::shrink::smallest;
 use crate::{Counterexample, Proof, ProveOptions, search};
 
 /// Something that decides which nodes are disrupted, and when.
@@ -59,6 +60,8 @@ const BETWEEN: i64 = 7 * 3600;
 /// Looks at which something may be carried out: three nodes have few better places.
 const CHANGES: usize = 8;
 
+/// A counterexample is made smaller so often at most.
+const STEPS: usize = 200;
 /// Of so many questions, one is a cluster that is left alone for two weeks. The others are proposals
 /// for such a cluster that no search has found.
 const OF_A_CLUSTER: u64 = 32;
@@ -73,12 +76,17 @@ pub fn prove_judge<J: Judge>(
         Box::new(move |number, _| {
             let (of, at) = (number / OF_A_CLUSTER, number % OF_A_CLUSTER);
             match at {
-                0 => counterexample(&mut judge, cluster(options.seed, of), number),
+                0 => {
+                    let ask = |of: &Cluster| left_alone(&mut judge, of);
+                    let cluster = cluster(options.seed, of);
+                    counterexample(number, cluster, ask, Cluster::smaller, |of| of)
+                }
                 // All proposals for a cluster at once: as many as questions follow.
                 1 => {
                     let proposals = (options.cases - number).min(OF_A_CLUSTER - 1);
+                    let ask = |of: &Drawn| of.ask(&mut judge);
                     let drawn = drawn(options.seed, of, proposals);
-                    counterexample(&mut judge, drawn, number)
+                    counterexample(number, drawn, ask, Drawn::smaller, |of| &of.cluster)
                 }
                 _ => None,
             }
@@ -86,70 +94,29 @@ pub fn prove_judge<J: Judge>(
     })
 }
 
-/// Something that a policy can be asked.
-trait Question: Sized {
-    fn broken(&self, judge: &mut dyn Judge) -> Result<(), Broken>;
-    /// Those that are a step smaller.
-    fn smaller(&self) -> Vec<Self>;
-    fn cluster(&self) -> &Cluster;
-}
-
-impl Question for Cluster {
-    fn broken(&self, judge: &mut dyn Judge) -> Result<(), Broken> {
-        judge.fresh();
-        left_alone(judge, self)
-    }
-
-    fn smaller(&self) -> Vec<Self> {
-        Cluster::smaller(self)
-    }
-
-    fn cluster(&self) -> &Cluster {
-        self
-    }
-}
-
-impl Question for Drawn {
-    fn broken(&self, judge: &mut dyn Judge) -> Result<(), Broken> {
-        self.ask(judge)
-    }
-
-    fn smaller(&self) -> Vec<Self> {
-        Drawn::smaller(self)
-    }
-
-    fn cluster(&self) -> &Cluster {
-        &self.cluster
-    }
-}
-
 /// What a policy answers badly, made small.
-fn counterexample<Q: Question>(
-    judge: &mut dyn Judge,
-    question: Q,
+fn counterexample<Q>(
     number: u64,
+    question: Q,
+    mut ask: impl FnMut(&Q) -> Result<(), Broken>,
+    smaller: fn(&Q) -> Vec<Q>,
+    cluster: fn(&Q) -> &Cluster,
 ) -> Option<Counterexample<JudgeProperty>> {
-    let (property, _) = question.broken(judge).err()?;
+    let (property, _) = ask(&question).err()?;
     let mut is_bad = |question: &Q| {
-        let broken = question.broken(judge).err();
+        let broken = ask(question).err();
         broken
             .filter(|(other, _)| *other == property)
             .map(|(_, why)| why)
     };
-    let mut small = question;
-    for _ in 0..200 {
-        let mut smaller = small.smaller().into_iter();
-        match smaller.find(|other| is_bad(other).is_some()) {
-            Some(other) => small = other,
-            None => break,
-        }
-    }
+    let small = smallest(question, STEPS, smaller, |of| is_bad(of).is_some());
     let why = is_bad(&small).unwrap_or_else(|| "it is so only now and then".to_owned());
+    let cluster = cluster(&small);
     Some(Counterexample {
         property,
         why,
-        text: small.cluster().text(),
-        size: small.cluster().nodes.len(),
+        text: cluster.text(),
+        size: cluster.nodes.len(),
         number,
     })
 }
@@ -159,6 +126,7 @@ pub type Broken = (JudgeProperty, String);
 
 /// Leaves a cluster alone for two weeks, on paper.
 fn left_alone(judge: &mut dyn Judge, cluster: &Cluster) -> Result<(), Broken> {
+    judge.fresh();
     let mut world = cluster.world();
     let mut serial = Serial::default();
     let (mut changes, mut waits) = (0, String::new());

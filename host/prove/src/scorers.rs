@@ -3,7 +3,7 @@
 use longshore_policy::{CallError, Case, CostFault};
 
 use crate::cases::case;
-use crate::shrink::smallest;
+use crate::shrink::{smaller, smallest};
 use crate::{Counterexample, Proof, ProveOptions, search};
 
 /// Something that says what offerings cost.
@@ -111,6 +111,8 @@ impl ScorerProperty {
 /// What a call may cost at most, and the most that may differ, as a share.
 const MAX_COST: f64 = 1e6;
 const TOLERANCE: f64 = 1e-9;
+/// A counterexample is made smaller so often at most.
+const STEPS: usize = 500;
 /// How often the questions that need fresh instances are asked: always at first, then seldom.
 const ALWAYS: u64 = 2000;
 const SELDOM: u64 = 16;
@@ -136,7 +138,9 @@ pub fn prove_scorer<S: Scorer>(
                     .filter(|(other, _)| *other == property)
                     .map(|(_, why)| why)
             };
-            let small = smallest(question, |case| is_bad(&mut scorer, case).is_some());
+            let small = smallest(question, STEPS, smaller, |case| {
+                is_bad(&mut scorer, case).is_some()
+            });
             let why = is_bad(&mut scorer, &small)
                 .unwrap_or_else(|| "it is so only now and then".to_owned());
             Some(Counterexample {

@@ -3,7 +3,7 @@
 use longshore_policy::{Case, CasePool};
 
 /// Questions that are a step smaller than one.
-fn smaller(case: &Case) -> Vec<Case> {
+pub fn smaller(case: &Case) -> Vec<Case> {
     let mut all = Vec::new();
     let mut with = |change: &dyn Fn(&mut Case)| {
         let mut other = case.clone();
@@ -53,14 +53,19 @@ fn smaller(case: &Case) -> Vec<Case> {
     all
 }
 
-/// The smallest question found that is still bad in the same way.
-pub fn smallest(mut case: Case, mut is_bad: impl FnMut(&Case) -> bool) -> Case {
+/// The smallest question found that is still bad in the same way, after so many steps at most.
+pub fn smallest<Q>(
+    mut question: Q,
+    steps: usize,
+    smaller: fn(&Q) -> Vec<Q>,
+    mut is_bad: impl FnMut(&Q) -> bool,
+) -> Q {
     // Each step leaves something out, so there is an end; this is for a policy that answers by chance.
-    for _ in 0..500 {
-        match smaller(&case).into_iter().find(|other| is_bad(other)) {
-            Some(other) => case = other,
+    for _ in 0..steps {
+        match smaller(&question).into_iter().find(|other| is_bad(other)) {
+            Some(other) => question = other,
             None => break,
         }
     }
-    case
+    question
 }
